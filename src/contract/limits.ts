@@ -138,7 +138,10 @@ export const PENDING_MAX = 50_000;
 /** Maximum responses to failed attempts that are stored for a subscription each day. */
 export const RESPONSES_PER_DAY = 500;
 
-/** A subscription is disabled once its streak has lasted this long and has `DISABLE_AFTER_FAILURES` attempts. */
+/**
+ * A subscription is disabled once its streak has lasted this long and has `DISABLE_AFTER_FAILURES` attempts, if its
+ * endpoint is unavailable or accepts no listed event type (`isDead`).
+ */
 export const DISABLE_AFTER_MS = 72 * HOUR_MS;
 /** Minimum failed attempts, of two different events or more, before a subscription is disabled. */
 export const DISABLE_AFTER_FAILURES = 10;
@@ -170,7 +173,7 @@ export const REMINDERS_MAX = 4;
 /** The time before each reminder. */
 export const REMINDER_WAIT_MS = 7 * DAY_MS;
 
-/** Maximum subscriptions that one run of the scheduled job wakes. */
+/** Maximum subscriptions that one run of the scheduled job wakes in each database. */
 export const SWEEP_MAX = 1_000;
 /** A failed delivery expires, and is exhausted, once it has been due for this long. */
 export const EXPIRES_AFTER_MS = 7 * DAY_MS;

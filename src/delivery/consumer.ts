@@ -20,9 +20,8 @@ import type { DispatchPorts } from "./session.ts";
  *    (messages.ts): a hint, which may be lost or come twice.
  * 3. This consumer starts a dispatch for the subscriptions that a batch of messages names.
  * 4. dispatch.ts runs a session for each of them (session.ts), which share connections (connections.ts).
- * 5. A session makes rounds (round.ts): it leases its subscription, and reads what is due, by its
- *    conditions and those of due.ts. sender.ts makes the bodies of these deliveries, and signs them
- *    (endpoints/signature.ts).
+ * 5. A session makes rounds. A round leases the subscription, and reads what is due; the conditions are in round.ts and
+ *    due.ts. sender.ts makes the bodies of these deliveries, and signs them (endpoints/signature.ts).
  * 6. The session sends them (sender.ts, post.ts); policy.ts decides how fast, and in which order, from the outcomes
  *    (outcome.ts).
  * 7. Rounds record the outcomes, each within a second, and what is stored of attempts (attempts.ts) and of responses
@@ -36,7 +35,10 @@ import type { DispatchPorts } from "./session.ts";
 /** The ports of a dispatch that prepare deliveries and make attempts. */
 type Sender = Pick<DispatchPorts, "prepare" | "attempt">;
 
-/** Maximum dispatches per invocation, which share its connections: one for each queue and database. */
+/**
+ * Maximum dispatches per invocation, which share its connections. A dispatch is for the messages of one queue and one
+ * database.
+ */
 const DISPATCHES_PER_INVOCATION = 3;
 /**
  * How long a batch occupies its queue consumer. Most dispatches end within this time, so `max_concurrency` bounds

@@ -68,7 +68,7 @@ export async function dispatch(
     ports,
     round: rounds.add,
     connections: pool,
-    hasTime: () => isInTime() && statements < DISPATCH_STATEMENTS_MAX,
+    mayGoOn: () => isInTime() && statements < DISPATCH_STATEMENTS_MAX,
   };
   const sessions = [...arrived].map(async ([id, arrivedWakeAt]) => {
     try {

@@ -51,9 +51,9 @@ export const IS_IN_LINE = sql`${deliveries.subscriptionId} = ${subscriptions.id}
 export const IS_SPACED = sql`${subscriptions.blockedUntil} > 0`;
 
 /**
- * SQL expression: when a pending delivery may be sent, in Unix milliseconds. It is never earlier than the last attempt.
- * `streakRetryAt` may be: for example, a manual send that fails does not move it. Without this bound, the delivery would
- * then count as late (`findLate`) as soon as the attempt has failed.
+ * SQL expression: when a pending delivery may be sent, in Unix milliseconds. `streakRetryAt` may lie before the last
+ * attempt: for example, a manual send that fails does not move it. So `lastAt` is a lower bound. Without it, the delivery
+ * would count as late (`findLate`) as soon as the attempt has failed.
  */
 export function nextAttemptAt(): SQL<number> {
   return sql`max(

@@ -185,9 +185,7 @@ function paceAfterFailure(pace: Pace, attempt: Attempt<Outcome>): Pace {
     // It says nothing about the endpoint since it was blocked, except how long the endpoint asks to be left alone.
     const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
     const blockedUntil = Math.max(pace.blockedUntil, askedUntil);
-    // The success of another request in flight may have ended the streak, so that this failure begins one.
-    const streakRetryAt =
-      pace.streak === null ? nextProbeAt(blockedUntil, attempt) : pace.streakRetryAt;
+    const streakRetryAt = nextProbeAt(blockedUntil, attempt);
     return { ...pace, slow, streak, blockedUntil, streakRetryAt };
   }
   const waitMs = spacingMs(streak, outcome);

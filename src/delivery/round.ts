@@ -48,8 +48,9 @@ import {
  * `LEASE_MS` if the process has died.
  *
  * The release and the next claim are in one transaction, so no delivery is missed between them. A round that releases a
- * lease sees every delivery that was committed before: it claims it, or its session sends the next wake-up message. A
- * delivery that is committed later has a wake-up message of its own, which finds the subscription free.
+ * lease sees every delivery that was committed before: it claims it, or its session sends the next wake-up message. For a
+ * delivery that is committed later, a wake-up message is sent, unless one is underway that arrives in time. It finds the
+ * subscription free.
  *
  * D1 may commit a transaction and lose the reply, so a round is safe to repeat. Each write of an outcome, a pace or a
  * lease checks that no other dispatch has leased the subscription since, and an outcome is only recorded for a delivery
@@ -219,9 +220,9 @@ function buildRound(requests: readonly RoundRequest[], terms: RoundTerms, isRepe
     (change): change is DeliveryChange & { outcome: string } => change.outcome !== null,
   );
   return combine({
-    // The attempts are logged before their deliveries are updated: afterwards, neither this statement nor a second
+    // The attempts are stored before their deliveries are updated: afterwards, neither this statement nor a second
     // try of the transaction finds these deliveries open.
-    logged: attempts.length > 0 ? logAttempts(values) : undefined,
+    stored: attempts.length > 0 ? storeAttempts(values) : undefined,
     counts:
       attempts.length > 0
         ? countOutcomes({ ...values, counts: JSON.stringify(countAttempts(attempts)) })
@@ -276,8 +277,8 @@ const IS_RESENT = sql`(${deliveries.priority} = ${PRIORITY.manual}
 const changeField = fromJson("change");
 
 // A success is stored in the row of its delivery alone. If the delivery is sent again, its next attempt overwrites the
-// row, so the success is logged as well.
-const logAttempts = prepared(
+// row, so the success is stored as an attempt, too.
+const storeAttempts = prepared(
   insertAttempts(
     {
       at: sql`change.value->>'startedAt'`,
@@ -324,7 +325,8 @@ const IS_CURRENT_PACE = sql`(change.value->>'paceChanged' AND ${subscriptions.ca
   AND ${subscriptions.url} = change.value->>'url')`;
 const IS_LEASED_BY_US = sql`${subscriptions.id} = change.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}`;
 
-// If this is a second try, the first one may have stored the success, and the scheduled job noted an overflow since.
+// A second try must not clear an overflow (`pendingExhaustedAt`) that the scheduled job has noted since the first try
+// stored this success.
 const IS_NEW_SUCCESS = sql`(change.value->>'$.last.status' BETWEEN 200 AND 299
   AND ${subscriptions.lastAttempt} IS NOT change.value->>'last')`;
 
@@ -337,7 +339,7 @@ const changeSubscriptions = prepared(
         [...PACE_COLUMNS, "rejections", "acceptedTypes"],
         (column, name) => sql`iif(${IS_CURRENT_PACE}, ${changeField(column, name)}, ${column})`,
       ),
-      // Whether or not the pace has changed: a success may leave it as it is.
+      // A success clears it even if it leaves the pace as it was.
       pendingExhaustedAt: sql`iif(${IS_NEW_SUCCESS}, NULL, ${subscriptions.pendingExhaustedAt})`,
       lastAttempt: sql`coalesce(change.value->>'last', ${subscriptions.lastAttempt})`,
       leasedUntil: sql`iif(change.value->>'release', 0, ${subscriptions.leasedUntil})`,

@@ -45,11 +45,12 @@ export function createSender(env: Env, isTest = false) {
   const isForbidden = createGuard(env);
 
   /**
-   * Makes the bodies of deliveries, and signs them. The whole claim is prepared before its first request, so that no
-   * request waits for Web Crypto.
+   * Begins to make and sign the bodies of deliveries. The whole claim is begun at once, so that most requests need not
+   * wait for Web Crypto.
    *
    * @param targets the targets of their subscriptions, by id.
-   * @param now Unix milliseconds; the targets were not read before then.
+   * @param now the time of the signatures, in Unix milliseconds. The targets are at least as recent, so that a secret
+   *   that was rotated before this time signs.
    */
   function prepare(
     rows: readonly DueDelivery[],

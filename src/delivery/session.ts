@@ -60,10 +60,11 @@ export interface DispatchPorts {
   /** Between 0 and 1. */
   random(): number;
   /**
-   * Prepares deliveries for sending: makes and signs their bodies.
+   * Begins to make and sign the bodies of deliveries.
    *
    * @param targets the targets of their subscriptions, by id.
-   * @param now Unix milliseconds; the targets were not read before then.
+   * @param now the time of the signatures, in Unix milliseconds. The targets are at least as recent, so that a secret
+   *   that was rotated before this time signs.
    */
   prepare(
     rows: readonly DueDelivery[],
@@ -92,7 +93,7 @@ export interface Dispatch {
   /** Makes a round, together with other sessions that request one within `withinMs`. */
   round(request: RoundRequest, withinMs: number): Promise<RoundResult>;
   /** Whether requests may still start. */
-  hasTime(): boolean;
+  mayGoOn(): boolean;
 }
 
 /** The result of a round for one session. */
@@ -170,10 +171,10 @@ export class DeliverySession {
   }
 
   async #makeRound(): Promise<void> {
-    const { round, hasTime } = this.#dispatch;
-    const request = this.#requestRound(hasTime());
+    const { round, mayGoOn } = this.#dispatch;
+    const request = this.#requestRound(mayGoOn());
     const version = this.#paceVersion;
-    // The first round, too, has nothing to send. It waits for nothing, because all sessions request it at once.
+    // This also holds for the first round. It does not wait, because all sessions request it at once.
     const isLast = this.#isIdle() && !this.#moreIsDue;
     const result = await round(request, isLast ? LAST_ROUND_WAIT_MS : ROUND_WAIT_MS);
     this.#changes.splice(0, request.changes.length);
@@ -271,10 +272,10 @@ export class DeliverySession {
 
   /** Sends what is waiting, at its pace, until another round is due. */
   async #sendUntilRoundIsDue(): Promise<void> {
-    const { connections, hasTime, ports } = this.#dispatch;
+    const { connections, mayGoOn, ports } = this.#dispatch;
     for (;;) {
       const now = ports.now();
-      if (!hasTime() || (this.#claimed.length > 0 && !this.#isLeasedForRequest(now))) this.#stop();
+      if (!mayGoOn() || (this.#claimed.length > 0 && !this.#isLeasedForRequest(now))) this.#stop();
       if (this.#isRoundDue(now)) return;
       if (!this.#subscription || !this.#canStartNext()) {
         this.#leaveConnections();
@@ -286,7 +287,7 @@ export class DeliverySession {
       else if (this.#place.isConnected) this.#start(this.#subscription, this.#place);
       // The next dispatch sends the rest: another invocation has connections of its own.
       else if (connections.areStuck && this.#inFlight.size === 0) this.#stop();
-      // Waits for its turn. It wakes up in time to notice that no connection is taken or given back any more.
+      // Waits for its turn, and looks again after `STUCK_MS`, when `areStuck` may hold.
       else await this.#waitForSignal(STUCK_MS);
     }
   }
@@ -378,7 +379,7 @@ export class DeliverySession {
       const outcome = await ports.attempt(delivery, target);
       const attempt = toAttempt(outcome);
       const storedResponse = (await outcome.storedResponse) ?? null;
-      // The outcome is noted first, because the retry schedule depends on the pace before `#learnFrom`.
+      // The outcome is noted first, because the priority after a failure depends on the streak before `#learnFrom`.
       this.#noteOutcome(attempt, storedResponse);
       // If the URL has changed since, the outcome is about another server. If the epoch has changed, an event type was
       // removed, and the outcome may be about that one, or a replay has ended the wait of an endpoint that was repaired.
@@ -464,7 +465,7 @@ export class DeliverySession {
     if (!this.#isIdle() || this.#changes.length > 0) return false;
     if (!this.#subscription) return true;
     const { leasedUntil, leasedElsewhereUntil, cancelling } = this.#subscription;
-    const mayCancel = cancelling && leasedElsewhereUntil === null && this.#dispatch.hasTime();
+    const mayCancel = cancelling && leasedElsewhereUntil === null && this.#dispatch.mayGoOn();
     // An attempt that could not be made leaves no change to record, but another round must still store the pace and
     // release the lease. Not compared with the time: a lease that has run out is to be released, too.
     return leasedUntil === 0 && !mayCancel;

@@ -5,7 +5,7 @@ import { isOlder } from "../db/session.ts";
 import {
   KEY_STATUS_MAX_AGE_MS,
   type KeyStatus,
-  readLiveKeyStatus,
+  noteUseAndReadStatus,
 } from "../workspaces/key-rows.ts";
 import { findAccess } from "../workspaces/workspaces.ts";
 import type { KeyRefusal } from "./isolate-cache.ts";
@@ -215,13 +215,13 @@ export class KeyGate extends DurableObject<Env> {
 
   /**
    * Reads the status of the key from the directory and, if the workspace lives in another database, its access from
-   * there. No change is missed: the first read notes that the key is in use, and the platform first changes the access,
-   * and then looks up the keys in use.
+   * there. The first read also notes that the key is in use (key-rows.ts). A change of access commits before it looks up
+   * the keys in use, so it is either read here, or invalidates this gate.
    */
   async #read(keyHash: string, now: number) {
     for (let attempt = 1; ; attempt++) {
       const directory = this.env.DB.withSession("first-primary");
-      const found = await readLiveKeyStatus(openDatabase(directory), keyHash, now);
+      const found = await noteUseAndReadStatus(openDatabase(directory), keyHash, now);
       if (!found) return { status: null, database: DIRECTORY, bookmark: null };
       const { database, ...status } = found;
       if (database === DIRECTORY) return { status, database, bookmark: directory.getBookmark() };

@@ -73,7 +73,7 @@ export function fillSlots(
       WHERE ${isEvent} AND slot.value->>'storedState' IS NULL
         AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${isDelivery})`,
     // The row of a delivery stores its success. It becomes one of the stored attempts before the row is overwritten.
-    logged: insertAttempts(
+    stored: insertAttempts(
       {
         at: sql`${deliveries.lastAt}`,
         outcome: sql`${deliveries.lastOutcome}`,

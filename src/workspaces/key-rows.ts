@@ -237,7 +237,7 @@ export type KeyStatus = ResultOf<ReturnType<typeof keyStatus>>[number];
  *
  * @returns null if the key is unknown, revoked or expired.
  */
-export async function readLiveKeyStatus(
+export async function noteUseAndReadStatus(
   db: Database,
   keyHash: string,
   now: number,

@@ -99,7 +99,7 @@ export class GuardedClient extends DeferredClient {
         ? failIfKeyEnded({ workspaceId, ...credential })
         : failIfSessionEnded({ workspaceId, ...credential });
     const [{ sql: text, params }] = queries as [{ sql: string; params: unknown[] }];
-    // Prepared on this client, like the statements of its callers, because `super.batch` prepares all of them on D1.
+    // A deferred statement of this client, like those of its callers: `super.batch` prepares each on D1.
     this.#failIfEnded = this.prepare(text).bind(...params);
   }
 

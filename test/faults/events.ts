@@ -64,7 +64,7 @@ export const EVENTS: Fault[] = [
     ["delivery/policy.ts", "if (wasInFlight(pace, attempt)) {", "if (false) {", "requests in flight when spacing began do not lengthen it"],
     ["delivery/policy.ts", "blockedUntil: wasInFlight(pace, attempt) ? pace.blockedUntil : 0,", "blockedUntil: 0,", "a success in flight does not end the wait that the endpoint asks for"],
     ["delivery/policy.ts", " && !attempt.startedWhileBlocked", "", "a manual send that succeeds ends the wait"],
-    ["delivery/policy.ts", "pace.streak === null ? nextProbeAt(blockedUntil, attempt) : pace.streakRetryAt", "pace.streakRetryAt", "a failure in flight that begins a streak is not retried at once"],
+    ["delivery/policy.ts", "    const streakRetryAt = nextProbeAt(blockedUntil, attempt);\n    return { ...pace", "    const { streakRetryAt } = pace;\n    return { ...pace", "a failure in flight that begins a streak is not retried at once"],
     ["delivery/policy.ts", "events: isNew ? events + 1 : events,", "events: events + 1,", "an event that fails again lengthens nothing"],
     ["delivery/policy.ts", "waitMs === 0 ? pace.blockedUntil : endedAt + waitMs", "pace.blockedUntil", "an endpoint that fails is spaced", { violation: /a dead endpoint got/, seed: 18 }],
     ["delivery/policy.ts", "Math.min(asked, RETRY_AFTER_MAX_SECONDS)", "asked", "Retry-After counts up to half an hour"],

@@ -5,8 +5,8 @@ import { expect, test } from "vitest";
 const SRC = join(import.meta.dirname, "../../src");
 
 /**
- * The folders of `src`, and the files beside them, with those that each may import. Each only imports what stands above
- * it in this list, so there are no cycles.
+ * The folders of `src`, and the files beside them, with those that each may import. Each only imports what comes earlier
+ * in this list, which begins with the lowest, so there are no cycles.
  */
 const BELOW: Record<string, string> = {
   // Library code that knows nothing of the service. Any folder may import it.

@@ -287,14 +287,14 @@ describe("spacing while an endpoint fails", () => {
     expect(late.blockedUntil).toBe(blocked.blockedUntil);
   });
 
-  test("probes five minutes after a failure in flight that begins a streak, not at once", () => {
+  test("probes five minutes after the last failure in flight, not at once", () => {
     const blocked = adjustPace(INITIAL_PACE, attempt(BUSY));
     const accepted = adjustPace(blocked, attempt(OK, { tookMs: 200 }));
     const failed = attempt(REJECTED, { tookMs: 400 });
     const pace = adjustPace(accepted, failed);
     expect(pace.streakRetryAt).toBe(failed.endedAt + PROBE_INTERVAL_MS);
-    const again = adjustPace(pace, attempt(REJECTED, { tookMs: 500 }));
-    expect(again.streakRetryAt).toBe(pace.streakRetryAt);
+    const again = attempt(REJECTED, { tookMs: 500 });
+    expect(adjustPace(pace, again).streakRetryAt).toBe(again.endedAt + PROBE_INTERVAL_MS);
   });
 
   test("is lengthened by Retry-After of requests that were in flight when it began", () => {
