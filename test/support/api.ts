@@ -123,8 +123,8 @@ export async function openListeningWorkspace(key: { requestsPerWindow?: number }
   const workspace = await openWorkspace(key);
   await keepJournal();
   const { workspaceId } = workspace;
-  const events = WebhookEvent.options;
-  await insertSubscriptions([{ id: randomId("webhook"), workspaceId, events, disabledAt: 0 }]);
+  const listener = { url: "https://listener.example/", events: WebhookEvent.options };
+  await insertSubscriptions([{ id: randomId("webhook"), workspaceId, ...listener, disabledAt: 0 }]);
   return workspace;
 }
 
