@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { describeFigures, FIGURES } from "../../bench/figures.ts";
+import { LEAD_BYTES } from "../../bench/price.ts";
 import { platformReference, REFERENCE } from "../../scripts/platform/reference.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import {
@@ -72,10 +73,15 @@ test.each(PAGES)("%s names only npm scripts and Platform methods that exist", (p
 const seconds = (ms: number) => ms / 1000;
 const shown = (n: number) => n.toLocaleString("en");
 const delay = (s: number) => (s < 60 ? `${s} s` : `${s / 60} min`);
+/** How many leads a database holds without their events, in millions. */
+const LEAD_MILLIONS = Math.floor(DATABASE_MAX_BYTES / LEAD_BYTES / 1e6);
 const listed = (items: (string | number)[]) => items.join(", ").replace(/, (?!.*, )/, " and ");
 
 /** The figures in pages that are not generated. All other figures are generated, or their page names the constant. */
 test.each([
+  ["README.md", `holds about ${LEAD_MILLIONS} million leads`],
+  ["docs/performance.md", `which is ${LEAD_MILLIONS} million leads`],
+  ["docs/performance.md", `a lead takes ${LEAD_BYTES} bytes`],
   ["docs/deliveries.md", `the lease ends after ${seconds(LEASE_MS)} s`],
   ["docs/deliveries.md", `times out after ${seconds(POST_TIMEOUT_MS)} s`],
   ["docs/deliveries.md", `starts no request after ${seconds(DISPATCH_MAX_MS)} s`],
