@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { buildSite } from "../../site/build.ts";
 import { ORIGIN } from "../../site/origin.ts";
+import { exampleRequest } from "../../site/requests.ts";
 import { ERRORS, type ErrorCode, REASONS } from "../../src/contract/errors.ts";
 import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import { helpFor } from "../../src/http/responses.ts";
@@ -134,6 +135,15 @@ test("the schedule in the docs has every attempt, and the time since the first o
   const last = RETRY_WAITS_SECONDS.reduce((sum, seconds) => sum + seconds, 0);
   const [days, hours] = [Math.floor(last / 86_400), Math.floor((last % 86_400) / 3_600)];
   expect(rows.at(-1)).toEqual([String(rows.length), `${days}\u00a0d ${hours}\u00a0h`]);
+});
+
+test("the example of a request has no optional filter, which would hide items of the example page", () => {
+  const colour = { name: "colour", in: "query", example: "blue", schema: { type: "string" } };
+  const limit = { name: "limit", in: "query", example: 25, schema: { default: 25 } };
+  const urlWith = (parameters: object[]) =>
+    exampleRequest("", { method: "GET", path: "/v1/leads", operation: { parameters } }).url;
+  expect(urlWith([limit, colour])).toBe("/v1/leads?limit=25");
+  expect(urlWith([{ ...colour, required: true }])).toBe("/v1/leads?colour=blue");
 });
 
 test("every error code has a section in the guide, whose address the responses name", () => {
