@@ -7,8 +7,8 @@ const Domains = z.array(z.object({ hostname: z.string(), service: z.string() }))
 
 /**
  * Whether requests to an address already reach the Worker. Cloudflare knows it of a custom domain, where another API or
- * a DNS record for every name of the zone may answer until then. Elsewhere, any answer counts: a Worker that only fails
- * must not be taken for a new address, at which a version gets the traffic before it is tested.
+ * a DNS record for every name of the zone may answer until then. Elsewhere, any answer counts, and so does a timeout. A
+ * Worker that only fails must not be taken for a new address, at which a version gets the traffic before it is tested.
  */
 export async function isServed(
   { call }: Cloudflare,

@@ -12,7 +12,7 @@ it, and only then gives it the traffic. Run it again for each new version.
   --dry-run      check the account, if you are logged in, and build the Worker; show what would be
                  done, and change nothing
   --at-once      give the new version the traffic before it is tested: Cloudflare requires that if the
-                 version changes Durable Object classes
+                 version changes Durable Object classes, and the test does if a proxy removes headers
   --secrets-copy FILE
                  a file for a copy of the secrets that are generated (~/WORKER.ID.txt); if it has some
                  from a deployment that failed, those are used

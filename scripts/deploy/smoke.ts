@@ -23,6 +23,8 @@ const HEADERS = [
 /** The header with which `/health` names the version that answers. */
 const VERSION_HEADER = "X-Service-Version";
 
+const NAMELESS = `GET /health responds without ${VERSION_HEADER}, so it may be another version that responds: if a proxy removes headers, deploy with --at-once`;
+
 /** The version to test. */
 interface TestedVersion {
   id: string;
@@ -65,10 +67,15 @@ async function testOnce(address: string, version: TestedVersion): Promise<TestRe
   const health = await ask("/health");
   if (typeof health === "string") return { faults: [health], isItsOwn: false, isUnhealthy: false };
   const answering = health.headers.get(VERSION_HEADER);
-  // A proxy may remove the header.
   if (answering && answering !== version.id) {
     const fault = `GET /health is answered by the version ${answering}, not by ${version.id}`;
     return { faults: [fault], isItsOwn: false, isUnhealthy: false };
+  }
+  // A proxy may remove the header. It may then also remove the one that names a version, so that the version before
+  // this one is tested.
+  if (!answering && version.headers !== undefined) {
+    const faults = [checkHealth(health), NAMELESS].filter((fault) => fault !== null);
+    return { faults, isItsOwn: false, isUnhealthy: false };
   }
   const isUnhealthy =
     health.status === UNHEALTHY && version.headers !== undefined && (await isFailing(address));
@@ -84,9 +91,31 @@ async function testOnce(address: string, version: TestedVersion): Promise<TestRe
   };
 }
 
-/** Whether a server answers at an address, whatever it answers. */
+/** Node's codes for a name that does not exist, and for a server that accepts no connection. */
+const UNSERVED = ["ENOTFOUND", "ECONNREFUSED"];
+const TRIES = 3;
+
+/**
+ * Whether a server may answer at an address, whatever it answers. Only a name that is not found, or a refused
+ * connection, says that there is none, and only if it is so several times. After a timeout, nobody knows.
+ */
 export async function isAnswering(address: string): Promise<boolean> {
-  return typeof (await get(address, "/health", {})) !== "string";
+  for (let tries = 1; await isUnserved(address); tries++) {
+    if (tries === TRIES) return false;
+    await setTimeout(PAUSE_MS);
+  }
+  return true;
+}
+
+async function isUnserved(address: string): Promise<boolean> {
+  try {
+    const response = await request(address, "/health", {});
+    await response.body?.cancel();
+    return false;
+  } catch (error) {
+    const { cause } = error as { cause?: { code?: string } };
+    return UNSERVED.includes(String(cause?.code));
+  }
 }
 
 /**
@@ -138,6 +167,14 @@ interface Answer {
   json: Record<string, unknown> | null;
 }
 
+function request(address: string, path: string, headers: Record<string, string>) {
+  return fetch(new URL(path, address), {
+    headers,
+    redirect: "manual",
+    signal: AbortSignal.timeout(ANSWER_MS),
+  });
+}
+
 /** @returns the answer, or why there is none. */
 async function get(
   address: string,
@@ -145,11 +182,7 @@ async function get(
   headers: Record<string, string>,
 ): Promise<Answer | string> {
   try {
-    const response = await fetch(new URL(path, address), {
-      headers,
-      redirect: "manual",
-      signal: AbortSignal.timeout(ANSWER_MS),
-    });
+    const response = await request(address, path, headers);
     const json = (await response.json().catch(() => null)) as Record<string, unknown> | null;
     return { status: response.status, headers: response.headers, json };
   } catch (error) {

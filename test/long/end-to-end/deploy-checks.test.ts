@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import type { RequestListener } from "node:http";
+import { createServer, type RequestListener } from "node:http";
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { testVersion } from "../../../scripts/deploy/smoke.ts";
+import { isAnswering, testVersion } from "../../../scripts/deploy/smoke.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { openPlatform } from "../../../scripts/shared/platform-client.ts";
 import { createDataKey } from "../../../src/encryption/personal-data.ts";
@@ -381,12 +381,19 @@ const WELL: Record<string, RequestListener> = {
   "/health": (_, to) => to.writeHead(200, NAMED).end('{ "status": "ok" }'),
 };
 
-/** Tests a deployment that answers so. */
-async function testAt(answers: Record<string, RequestListener>, seconds: number) {
+/** Tests a deployment that answers so. @param headers those that name a version without traffic. */
+async function testAt(
+  answers: Record<string, RequestListener>,
+  seconds: number,
+  headers?: Record<string, string>,
+) {
   const server = await serve((request, response) =>
     answers[String(request.url)]?.(request, response),
   );
-  const result = await testVersion(server.url, seconds, { id: VERSION });
+  const result = await testVersion(server.url, seconds, {
+    id: VERSION,
+    ...(headers && { headers }),
+  });
   await server.close();
   return result;
 }
@@ -415,9 +422,47 @@ test.each<[string, path: string, RequestListener]>([
   expect(faults).toEqual([expect.stringContaining(`GET ${fault}`)]);
 });
 
-test("the test of a deployment passes where a proxy removes the name of the version", async () => {
+describe("the test of a deployment, where a proxy removes the name of the version,", () => {
   const health: RequestListener = (_, to) => to.writeHead(200).end('{ "status": "ok" }');
-  expect(await testAt({ ...WELL, "/health": health }, 1)).toMatchObject({ faults: [] });
+
+  test("passes if the version has the traffic", async () => {
+    expect(await testAt({ ...WELL, "/health": health }, 1)).toMatchObject({ faults: [] });
+  });
+
+  test("fails before the version has traffic, because the one before may respond", async () => {
+    const headers = { "Cloudflare-Workers-Version-Overrides": `public-api="${VERSION}"` };
+    expect(await testAt({ ...WELL, "/health": health }, 1, headers)).toMatchObject({
+      faults: [
+        expect.stringMatching(/^GET \/health responds without X-Service-Version.*--at-once$/),
+      ],
+    });
+  });
+});
+
+test.each<[string, RequestListener]>([
+  ["closes the connection", (request) => request.destroy()],
+  ["responds too late", () => {}],
+])("an address where a server %s is not taken for a new one", async (_, listener) => {
+  const server = await serve(listener);
+  onTestFinished(() => server.close());
+  expect(await isAnswering(server.url)).toBe(true);
+});
+
+test("an address is new if its name is not found, or a connection is refused, several times", async () => {
+  const { url, close } = await serve(() => {});
+  await close();
+  const addresses = [url, `http://${"x".repeat(64)}.example.com`];
+  expect(await Promise.all(addresses.map(isAnswering))).toEqual([false, false]);
+});
+
+test("an address is not new if a connection is refused only once", async () => {
+  const { url, close } = await serve(() => {});
+  await close();
+  const answer = isAnswering(url);
+  const late = createServer((_, to) => to.end());
+  onTestFinished(() => void late.close());
+  setTimeout(() => late.listen(Number(new URL(url).port), "127.0.0.1"), 500);
+  expect(await answer).toBe(true);
 });
 
 test("the test of a deployment waits while requests that name the version get the one before", async () => {
