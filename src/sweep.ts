@@ -27,9 +27,11 @@ const SWEEP_MAX_MS = 40_000;
 /** Maximum databases of one run. If there are more, they take turns. */
 const DATABASES_AT_ONCE = 4;
 /** Maximum statements of a run for its long jobs, in all databases together. */
-const LONG_JOBS_STATEMENTS = 600;
+const LONG_JOBS_STATEMENTS = 520;
 /** Maximum statements of a run for moves. The remaining ones are for the short jobs. */
-const MOVES_STATEMENTS = 250;
+const MOVES_STATEMENTS = 200;
+/** Maximum times that a run deletes `CLEANUP_MAX` deleted subscriptions, in each database. */
+const ENDED_PASSES = 5;
 
 /**
  * The context of a job: a database, and a budget of its own, so that no job uses up the statements of another. The
@@ -44,9 +46,9 @@ interface JobContext extends Placement {
 type Job = (context: JobContext) => Promise<unknown>;
 
 /** The jobs that continue while their budget lasts, in each database. */
-const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, deleteRemovedAutomations, deleteEnded];
-/** The jobs that take a few statements, in each database. */
-const SHORT_JOBS: Job[] = [requeueLate, exhaust, limitPending, deleteOld];
+const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, deleteRemovedAutomations];
+/** The jobs that take at most sixty statements together, in each database. */
+const SHORT_JOBS: Job[] = [requeueLate, exhaust, limitPending, deleteEnded, deleteOld];
 
 /**
  * The scheduled job (the sweep), which runs once a minute. It wakes subscriptions whose messages the queues have lost,
@@ -111,11 +113,10 @@ async function deleteRemovedAutomations({ db, now, budget }: JobContext): Promis
   await cleanUpAutomations(db, now, () => budget.hasMore());
 }
 
-/** Deletes the rows of deleted subscriptions, of which four keys can make more than a thousand a minute. */
-async function deleteEnded({ db, budget }: JobContext): Promise<void> {
-  let deleted: number;
-  do deleted = await commit(db, deleteEndedSubscriptions());
-  while (deleted === CLEANUP_MAX && budget.hasMore());
+/** Deletes the rows of deleted subscriptions, of which a key can make some 300 a minute. */
+async function deleteEnded({ db }: JobContext): Promise<void> {
+  for (let pass = 1; pass <= ENDED_PASSES; pass++)
+    if ((await commit(db, deleteEndedSubscriptions())) < CLEANUP_MAX) return;
 }
 
 async function exhaust({ db, now }: JobContext): Promise<void> {

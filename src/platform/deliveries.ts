@@ -4,7 +4,6 @@ import { RedeliveryState, ShownDeliveryState, WebhookEvent } from "../contract/e
 import { EventId, Instant, LeadId, several, WebhookId, WorkspaceId } from "../contract/fields.ts";
 import { PAGE_LIMIT, REDELIVERIES_PER_SECOND, RESENDS_AHEAD_MS } from "../contract/limits.ts";
 import type { Database } from "../db/client.ts";
-import { openDirectory } from "../db/databases.ts";
 import { sendWakeUps } from "../delivery/messages.ts";
 import {
   DELIVERIES_EXAMINED_MAX,
@@ -152,7 +151,7 @@ export const redeliver = operation({
     const now = Date.now();
     // A range is one change, however many calls it takes.
     const change = { webhookId, method: "redeliver", actor: call.actor ?? null };
-    const isNoted = cursor != null && (await hasRecentChange(openDirectory(call.env), change, now));
+    const isNoted = cursor != null && (await hasRecentChange(call.env, change, now));
     if (!dryRun && !isNoted) call.noteChange?.({ webhookId });
     const named = eventIds && { eventIds };
     const range = {

@@ -193,7 +193,7 @@ export const enableWebhook = operation({
     const after = since === null ? null : (cursor ?? null);
     // A range is one change, however many calls it takes.
     const change = { webhookId, method: "enableWebhook", actor: call.actor ?? null };
-    const isNoted = after !== null && (await hasRecentChange(openDirectory(call.env), change, now));
+    const isNoted = after !== null && (await hasRecentChange(call.env, change, now));
     if (!isNoted && (since !== null || before.disabledAt !== null))
       call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: null }) });
     const replayed = await enableAndReplay(placement.db, webhookId, since, now, after);

@@ -10,8 +10,10 @@ import {
   type Part,
   type Statements,
 } from "../db/client.ts";
+import { DIRECTORY } from "../db/databases.ts";
 import { isOnPage, type Page, type PageRequest, preparePage } from "../db/page.ts";
 import { auditTrail } from "../db/schema.ts";
+import { queryIfReachable } from "./placement.ts";
 
 /** An entry of the audit trail, which is in the directory. */
 export type AuditEntry = typeof auditTrail.$inferInsert;
@@ -103,16 +105,19 @@ export function listChanges(
 /**
  * Whether this method of this actor has changed a subscription in the last hour, among its newest changes. A call that
  * continues a range then needs no entry of its own. Its cursor proves no earlier call, because anyone can write one.
+ * False if the directory does not respond, so that a change is rather noted twice than not at all.
  */
 export async function hasRecentChange(
-  db: Database,
+  env: Env,
   { webhookId, method, actor }: { webhookId: string; method: string; actor: string | null },
   now: number,
 ): Promise<boolean> {
-  const { items } = await listChanges(db, webhookId, { limit: PAGE_LIMIT.max, after: null });
-  return items.some(
-    (entry) => entry.method === method && entry.actor === actor && entry.at > now - HOUR_MS,
+  const newest = await queryIfReachable(env, DIRECTORY, (db) =>
+    listChanges(db, webhookId, { limit: PAGE_LIMIT.max, after: null }),
   );
+  const isSame = (entry: typeof auditTrail.$inferSelect) =>
+    entry.method === method && entry.actor === actor && entry.at > now - HOUR_MS;
+  return newest?.items.some(isSame) ?? false;
 }
 
 /** Deletes entries past their retention, oldest first. */
