@@ -43,7 +43,7 @@ import {
   writeIds,
 } from "./databases.ts";
 import type { Options } from "./options.ts";
-import { expectPlaced, isMisplaced, makeQueues } from "./queues.ts";
+import { expectPlaced, expectUnshared, isMisplaced, makeQueues } from "./queues.ts";
 import { queueNames, refuseShared } from "./resources.ts";
 import { completeSecrets, openPrivateFolder, writeSecretsFile } from "./secret.ts";
 import { testVersion } from "./smoke.ts";
@@ -185,8 +185,11 @@ async function inspect(
   });
   if (isMarked && !newDatabase) expectDirectory(databases.missing);
   const directory = databases.existing.find(({ binding }) => binding === "DB");
-  // Until the directory has tables, nothing is recorded, and no queue holds anything.
-  if (directory && !(await isEmpty(cloudflare, directory))) expectPlaced(queues, jurisdiction);
+  // Until this command has deployed, and while no database has tables, nothing is recorded, and no queue holds anything.
+  const areEmpty = await Promise.all(databases.existing.map((each) => isEmpty(cloudflare, each)));
+  if (isMarked || areEmpty.includes(false)) expectPlaced(queues, jurisdiction);
+  const misplaced = queues.filter((queue) => isMisplaced(queue, jurisdiction));
+  await expectUnshared(cloudflare, misplaced, config.name);
   const secrets = SECRET_NAMES.filter((name) => !given[name] && !there?.includes(name));
   const unmigrated = await findUnmigrated(cloudflare, databases.existing, migrationsHere());
   if (directory) await expectAllThere(cloudflare, directory, all, databases.missing);

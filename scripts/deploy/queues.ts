@@ -20,6 +20,40 @@ export function expectPlaced(queues: FoundQueue[], jurisdiction: string): void {
     );
 }
 
+/** A Worker, in one of the fields in which Cloudflare names it, or something else, such as a bucket. */
+const User = z.object({
+  type: z.string(),
+  script: z.string().optional(),
+  script_name: z.string().optional(),
+  service: z.string().optional(),
+});
+const Users = z.object({
+  producers: z.array(User).nullish(),
+  consumers: z.array(User).nullish(),
+});
+
+/**
+ * @param queues those that are to be replaced.
+ * @param worker the name of the Worker.
+ * @throws Error if anything else sends to one, or consumes it: it belongs to another application.
+ */
+export async function expectUnshared(
+  { call }: Cloudflare,
+  queues: FoundQueue[],
+  worker: string | undefined,
+): Promise<void> {
+  for (const { name, id, jurisdiction } of queues) {
+    const { producers, consumers } = await call(Users, "GET", `/queues/${id}`);
+    for (const user of [...(producers ?? []), ...(consumers ?? [])]) {
+      const script = user.script ?? user.script_name ?? user.service;
+      if (script === worker) continue;
+      throw new Error(
+        `The queue ${name} is stored ${placeOf(jurisdiction)}, and used by ${script ?? `a ${user.type}`}: give it a new name in wrangler.toml. Nothing was deployed.`,
+      );
+    }
+  }
+}
+
 /** A jurisdiction in words. */
 export function placeOf(jurisdiction: string): string {
   return jurisdiction === "" ? "in no jurisdiction" : `in the jurisdiction ${jurisdiction}`;
@@ -27,7 +61,7 @@ export function placeOf(jurisdiction: string): string {
 
 /**
  * Creates the missing queues, and lets each keep messages for 14 days. A queue in another jurisdiction is
- * deleted first, so the caller must know that it holds no messages.
+ * deleted first, so the caller must know that it holds no messages, and that nothing else uses it.
  *
  * @throws Error if one of them cannot be created.
  */

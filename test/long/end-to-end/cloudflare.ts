@@ -30,6 +30,7 @@ interface Queue {
   queue_name: string;
   jurisdiction?: string;
   settings: Record<string, unknown>;
+  producers: { type: "worker"; script: string }[];
   consumers: { consumer_id: string; type: "worker"; script: string }[];
 }
 
@@ -144,6 +145,7 @@ export async function startCloudflare(): Promise<Cloudflare> {
         queue_name: name,
         ...(jurisdiction && { jurisdiction }),
         settings: { delivery_delay: 0, message_retention_period: 345_600 },
+        producers: [],
         consumers: [],
       };
       account.queues.push(queue);
@@ -314,6 +316,7 @@ function routesOf(account: Omit<Cloudflare, "url" | "env" | "close">): Route[] {
         return null;
       },
     ],
+    ["GET /queues/([^/]+)", (_, id) => shownQueue(queueOf(id))],
     ["GET /queues/([^/]+)/consumers", (_, id) => queueOf(id).consumers],
     [
       "POST /queues/([^/]+)/consumers",
@@ -472,8 +475,11 @@ function shownDatabase({ uuid, name, jurisdiction }: Database) {
 
 function shownQueue(queue: Queue) {
   const times = { created_on: new Date(0), modified_on: new Date(0) };
-  const { length } = queue.consumers;
-  const counts = { producers: [], producers_total_count: 0, consumers_total_count: length };
+  const { producers, consumers } = queue;
+  const counts = {
+    producers_total_count: producers.length,
+    consumers_total_count: consumers.length,
+  };
   return { ...queue, ...times, ...counts };
 }
 

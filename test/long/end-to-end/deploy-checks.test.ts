@@ -236,6 +236,42 @@ test("npm run deploy replaces misplaced queues while the database in its jurisdi
   expect(cloudflare.queues).toMatchObject(QUEUES.map(() => ({ jurisdiction: "eu" })));
 });
 
+test.each<[string, (site: Site) => unknown]>([
+  [
+    "beside an empty directory, another database is in use",
+    (site) => {
+      migrate(site.cloudflare.addDatabase("public-api-2", "eu").content);
+      bindSecond(site);
+    },
+  ],
+  ["the Worker was deployed before", (site) => addDeployed(site)],
+])("npm run deploy keeps misplaced queues if %s", async (_, prepare) => {
+  const { cloudflare } = site();
+  for (const name of QUEUES) cloudflare.addQueue(name, null);
+  cloudflare.addDatabase("public-api", "eu");
+  prepare(site());
+  expect(await site().refusal(SECRETS)).toMatch(
+    /^The queue webhook-deliveries is.*give it a new name/,
+  );
+  expect(cloudflare.changes).toEqual([]);
+});
+
+test.each(["producers", "consumers"] as const)(
+  "npm run deploy keeps a misplaced queue if another Worker is among its %s",
+  async (users) => {
+    const { cloudflare } = site();
+    for (const name of QUEUES) cloudflare.addQueue(name, null);
+    const user = { consumer_id: "c1", type: "worker" as const };
+    const [first, second] = cloudflare.queues;
+    first?.[users].push({ ...user, script: "public-api" });
+    second?.[users].push({ ...user, script: "another-api" });
+    expect(await site().refusal(SECRETS)).toBe(
+      "The queue webhook-redeliveries is stored in no jurisdiction, and used by another-api: give it a new name in wrangler.toml. Nothing was deployed.",
+    );
+    expect(cloudflare.changes).toEqual([]);
+  },
+);
+
 test("npm run deploy says that a queue takes the paid plan only if its retention is refused", async () => {
   const { cloudflare } = site();
   cloudflare.keptSecondsMax = 86_400;
