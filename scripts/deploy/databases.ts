@@ -79,7 +79,9 @@ export async function findDatabases(
   const found: FoundDatabases = { existing: [], missing: [], misplaced: [] };
   for (const database of databases) {
     const { binding, name, id } = database;
-    const there = findDatabase(listed, database) ?? findReplacement(listed, database, newest);
+    const there =
+      findDatabase(listed, database) ??
+      (await findReplacement(cloudflare, listed, database, newest));
     if (!there) {
       found.missing.push(database);
       continue;
@@ -111,36 +113,66 @@ export async function findDatabases(
  *
  * @returns undefined if there is none yet.
  * @throws Error if the Worker does not prove that this is the right account: that it is bound to the replacement or, as
- *   a draft, to the database that is gone.
+ *   a draft, to the database that is gone. A draft does not prove that the replacement is this service's, so it must not
+ *   hold anything else.
  */
-function findReplacement(
+async function findReplacement(
+  cloudflare: Cloudflare,
   listed: ListedDatabase[],
   { binding, name, id }: ConfiguredDatabase,
   { bound, isDraft }: NewestVersion,
-): ListedDatabase | undefined {
+): Promise<ListedDatabase | undefined> {
   if (!id) return undefined;
   const replacement = listed.find((each) => each.name === name);
   const boundId = bound.get(binding);
   const isReplaced = replacement !== undefined && boundId === replacement.uuid;
-  if (isReplaced || (isDraft && boundId === id)) return replacement;
+  if (isReplaced) return replacement;
+  if (isDraft && boundId === id) {
+    if (!replacement || (await isOwn(cloudflare, replacement))) return replacement;
+    throw new Error(
+      `The account has a database ${name}, but not with the id ${id}, and it holds something else: give ${binding} another database_name in wrangler.toml, and no database_id. Nothing was deployed.`,
+    );
+  }
   throw new Error(
     `The account has no database with the id ${id}, which wrangler.toml gives ${binding}. If this is the right account, delete that line: the database is then found, or created, as ${name}. Nothing was deployed.`,
   );
 }
 
+const MIGRATIONS = "SELECT name FROM d1_migrations";
 const TABLES =
   "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND substr(name, 1, 4) <> '_cf_'";
 
 /** Whether a database has no tables but SQLite's and Cloudflare's own. */
-export async function isEmpty(cloudflare: Cloudflare, database: FoundDatabase): Promise<boolean> {
+export async function isEmpty(cloudflare: Cloudflare, database: ListedDatabase): Promise<boolean> {
   return (await query(cloudflare, database, TABLES, Named)).length === 0;
 }
 
-/** Deletes databases that are empty, so that they can be created where they should be. */
-export async function deleteEmpty({ call }: Cloudflare, databases: FoundDatabase[]): Promise<void> {
-  for (const { name, uuid, jurisdiction } of databases) {
+/** Whether a database is empty, or has migrations of this checkout. The first one may have failed. */
+async function isOwn(cloudflare: Cloudflare, database: ListedDatabase): Promise<boolean> {
+  const tables = await query(cloudflare, database, TABLES, Named);
+  if (tables.every(({ name }) => name === "d1_migrations")) return true;
+  const known = migrationsHere();
+  const applied = await query(cloudflare, database, MIGRATIONS, Named);
+  return applied.some(({ name }) => known.includes(name));
+}
+
+/**
+ * Deletes databases that were empty, so that they can be created where they should be.
+ *
+ * @throws Error if one is not empty any more.
+ */
+export async function deleteEmpty(
+  cloudflare: Cloudflare,
+  databases: FoundDatabase[],
+): Promise<void> {
+  for (const database of databases) {
+    const { name, uuid, jurisdiction } = database;
+    if (!(await isEmpty(cloudflare, database)))
+      throw new Error(
+        `The database ${name} is not empty any more, so it is not replaced: run the command again. Nothing was deployed.`,
+      );
     print(`Replacing the database ${name}, which is empty and stored ${placeOf(jurisdiction)}.`);
-    await call(z.unknown(), "DELETE", `/d1/database/${uuid}`);
+    await cloudflare.call(z.unknown(), "DELETE", `/d1/database/${uuid}`);
   }
 }
 
@@ -162,11 +194,20 @@ export async function makeDatabases(
   return created;
 }
 
+/** The id of a database in a configuration, which is TOML or JSON, after its key. */
+const DATABASE_ID = /(\bdatabase_id"?\s*[=:]\s*["'])([^"']*)/g;
+
 /** Replaces the ids in the configuration that are not those of its databases any more: wrangler binds by these ids. */
 export function writeIds(configFile: string, databases: FoundDatabase[]): void {
   for (const { name, id, uuid } of databases) {
     if (!id || id === uuid) continue;
-    writeFileSync(configFile, readFileSync(configFile, "utf8").replaceAll(id, uuid));
+    const config = readFileSync(configFile, "utf8");
+    writeFileSync(
+      configFile,
+      config.replaceAll(DATABASE_ID, (whole, key: string, found: string) =>
+        found === id ? key + uuid : whole,
+      ),
+    );
     print(
       `${basename(configFile)} now gives the database ${name} its new id ${uuid}: commit that.`,
     );
@@ -245,7 +286,7 @@ export async function findUnmigrated(
 ): Promise<FoundDatabase[]> {
   const lacking: FoundDatabase[] = [];
   for (const database of databases) {
-    const applied = await query(cloudflare, database, "SELECT name FROM d1_migrations", Named);
+    const applied = await query(cloudflare, database, MIGRATIONS, Named);
     const barrier = applied.find(({ name }) => ONE_WAY.test(name) && !known.includes(name));
     if (barrier)
       throw new Error(
@@ -335,7 +376,7 @@ export async function expectReadable(
 /** The rows of a query; none if the database has no such table yet. */
 async function query<T>(
   { call }: Cloudflare,
-  { uuid }: FoundDatabase,
+  { uuid }: ListedDatabase,
   sql: string,
   schema: z.ZodType<T[]>,
 ): Promise<T[]> {

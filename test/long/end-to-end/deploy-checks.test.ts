@@ -4,6 +4,7 @@ import { createServer, type RequestListener } from "node:http";
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { writeIds } from "../../../scripts/deploy/databases.ts";
 import { isAnswering, testVersion } from "../../../scripts/deploy/smoke.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { openPlatform } from "../../../scripts/shared/platform-client.ts";
@@ -272,6 +273,28 @@ test.each(["producers", "consumers"] as const)(
   },
 );
 
+test.each([
+  [
+    '# of x.1\ndatabase_name = "x.1"\ndatabase_id = "x.1"',
+    '# of x.1\ndatabase_name = "x.1"\ndatabase_id = "10"',
+  ],
+  ["database_id='x.1'", "database_id='10'"],
+  [
+    '{ "database_name": "x.1", "database_id": "x.1" }',
+    '{ "database_name": "x.1", "database_id": "10" }',
+  ],
+  ['database_id = "x11"', 'database_id = "x11"'],
+])(
+  "npm run deploy replaces the former id of a database, and nothing else: %j",
+  (text, expected) => {
+    const file = join(site().folder, "ids.toml");
+    writeFileSync(file, text);
+    const database = { binding: "DB", name: "x.1", id: "x.1", uuid: "10", jurisdiction: "eu" };
+    writeIds(file, [database]);
+    expect(readFileSync(file, "utf8")).toBe(expected);
+  },
+);
+
 test("npm run deploy says that a queue takes the paid plan only if its retention is refused", async () => {
   const { cloudflare } = site();
   cloudflare.keptSecondsMax = 86_400;
@@ -367,6 +390,40 @@ describe("npm run deploy, where another tool has created database and queues,", 
     // It is the first version: nothing is worth going back to.
     expect(output).toContain("npm run platform -- --remote createWorkspace");
     expect(output).not.toContain("rollback");
+  });
+
+  test("does not delete a database that gets tables during the deployment", async () => {
+    const { cloudflare } = site();
+    for (const queue of QUEUES) cloudflare.addQueue(queue, "eu");
+    const database = cloudflare.addDatabase("public-api", null);
+    const answers = [[], [{ name: "notes" }]];
+    Object.assign(database, { query: async () => [answers.shift() ?? []] });
+    const { code, output } = await site().deploy();
+    expect(output).toContain("The database public-api is not empty any more");
+    expect([code, cloudflare.databases]).toEqual([1, [database]]);
+  });
+
+  test("does not take another application's database for the replacement of a draft's", async () => {
+    const { cloudflare, configure } = site();
+    const gone = "00000000-0000-4000-8000-000000000000";
+    configure(NAME, `${NAME}database_id = "${gone}"\n`);
+    addResources(site()).exec("CREATE TABLE notes (id)");
+    addDraft(site(), gone);
+    expect(await site().refusal(SECRETS)).toMatch(
+      /^The account has a database public-api, but not with the id .*holds something else/,
+    );
+    expect(cloudflare.changes).toEqual([]);
+  });
+
+  test("uses the database that replaced a draft's, and that a failed deployment migrated", async () => {
+    const { cloudflare, configure } = site();
+    const gone = "00000000-0000-4000-8000-000000000000";
+    configure(NAME, `${NAME}database_id = "${gone}"\n`);
+    migrate(addResources(site()));
+    addDraft(site(), gone);
+    cloudflare.outage = /^GET .d1.database.*bookmark$/;
+    const { output } = await site().deploy();
+    expect(output).toContain(`now gives the database public-api its new id ${inTheEu()?.uuid}`);
   });
 
   test("uses the database that the Worker is bound to, where a checkout has the former id", async () => {
