@@ -387,7 +387,8 @@ function commitTag(): string | null {
  *
  * @param former the version before it, if there is one.
  * @param isNewAddress whether the Worker did not serve the address before: it may take minutes to.
- * @throws Error if it fails its test. That nothing answers yet, or another server, is no failure at a new address.
+ * @throws Error if it fails its test. That nothing answers yet, or another server, is no failure at a new address. Nor
+ *   is it one of a first version that it is unhealthy, and nothing else.
  */
 async function test(
   options: Options,
@@ -400,10 +401,12 @@ async function test(
     vars.PORTAL_ORIGIN || targets.find((url) => /^https?:\/\//.test(url)) || "",
   );
   print(`Deployed${address ? `: ${address}` : ""}.`);
-  const { faults, isItsOwn } = address
+  const { faults, isItsOwn, isOnlyUnhealthy } = address
     ? await testVersion(address, options.waitSeconds, { id })
-    : { faults: [], isItsOwn: false };
-  const mayPass = (former === null || isNewAddress) && !isItsOwn;
+    : { faults: [], isItsOwn: false, isOnlyUnhealthy: false };
+  // A first version also responds with 503 where the database is in use, because its schedule has not run yet.
+  const awaitsSchedule = former === null && isOnlyUnhealthy;
+  const mayPass = ((former === null || isNewAddress) && !isItsOwn) || awaitsSchedule;
   if (faults.length > 0 && !mayPass)
     throw new Error(
       [
@@ -415,8 +418,10 @@ async function test(
       ].join("\n  "),
     );
   const steps = [
-    ...faults.map(
-      (fault) => `${fault}: a new address or schedule can take some minutes; ask again.`,
+    ...faults.map((fault) =>
+      awaitsSchedule
+        ? `${fault}: its schedule can take some minutes to run; then run npm run platform -- ${options.selection} health`
+        : `${fault}: a new address can take some minutes; ask again.`,
     ),
     ...(address ? [] : ["It has no address to test: give it a route, and set PORTAL_ORIGIN."]),
     ...(former === null

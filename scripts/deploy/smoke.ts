@@ -40,7 +40,15 @@ interface TestResult {
   isItsOwn: boolean;
   /** Whether its `/health` fails, and that of the version with the traffic, too. */
   isUnhealthy: boolean;
+  /**
+   * Whether nothing is wrong but that its `/health` responds with 503. It does until its schedule has run, on a database
+   * that is in use.
+   */
+  isOnlyUnhealthy: boolean;
 }
+
+/** What an answer that may be another version's says about this one. */
+const UNKNOWN = { isItsOwn: false, isUnhealthy: false, isOnlyUnhealthy: false };
 
 /**
  * Asks a version what any stranger may ask, until it answers well: a new address or version takes a moment to be
@@ -65,29 +73,30 @@ export async function testVersion(
 async function testOnce(address: string, version: TestedVersion): Promise<TestResult> {
   const ask: Ask = (path, headers) => get(address, path, { ...version.headers, ...headers });
   const health = await ask("/health");
-  if (typeof health === "string") return { faults: [health], isItsOwn: false, isUnhealthy: false };
+  if (typeof health === "string") return { faults: [health], ...UNKNOWN };
   const answering = health.headers.get(VERSION_HEADER);
   if (answering && answering !== version.id) {
     const fault = `GET /health is answered by the version ${answering}, not by ${version.id}`;
-    return { faults: [fault], isItsOwn: false, isUnhealthy: false };
+    return { faults: [fault], ...UNKNOWN };
   }
   // A proxy may remove the header. It may then also remove the one that names a version, so that the version before
   // this one is tested.
   if (!answering && version.headers !== undefined) {
     const faults = [checkHealth(health), NAMELESS].filter((fault) => fault !== null);
-    return { faults, isItsOwn: false, isUnhealthy: false };
+    return { faults, ...UNKNOWN };
   }
   const isUnhealthy =
     health.status === UNHEALTHY && version.headers !== undefined && (await isFailing(address));
-  const faults = [
-    isUnhealthy ? null : checkHealth(health),
-    ...(await Promise.all([checkRefusal(ask), checkDocument(ask)])),
-  ];
+  const others = (await Promise.all([checkRefusal(ask), checkDocument(ask)])).filter(
+    (fault) => fault !== null,
+  );
+  const healthFault = isUnhealthy ? null : checkHealth(health);
   return {
-    faults: faults.filter((fault) => fault !== null),
+    faults: healthFault === null ? others : [healthFault, ...others],
     // A Worker that throws answers with a page of Cloudflare's, which names nothing.
     isItsOwn: !!answering || health.headers.has("x-ratelimit-limit") || health.status >= 500,
     isUnhealthy,
+    isOnlyUnhealthy: healthFault !== null && health.status === UNHEALTHY && others.length === 0,
   };
 }
 

@@ -444,7 +444,11 @@ describe("npm run deploy, where another tool has created database and queues,", 
     for (const queue of QUEUES) cloudflare.addQueue(queue, "eu");
     configure('DATABASES_CLOSED = ""', 'DATABASES_CLOSED = "DB"');
     bindSecond(site());
-    expect((await site().deploy({ ...SECRETS })).code).toBe(0);
+    // The schedule has not run yet.
+    site().replaced["/health"] = (_, response) => response.writeHead(503).end();
+    const { code, output } = await site().deploy();
+    expect(output).toContain("GET /health responds with 503: its schedule can take some minutes");
+    expect(code).toBe(0);
     const places = cloudflare.databases.map(({ name, jurisdiction }) => [name, jurisdiction]);
     expect(places).toEqual([
       ["public-api", null],
@@ -513,6 +517,13 @@ test.each<[string, path: string, RequestListener]>([
 ])("the test of a deployment finds that GET %s", async (fault, path, answer) => {
   const { faults } = await testAt({ ...WELL, [path]: answer }, 1);
   expect(faults).toEqual([expect.stringContaining(`GET ${fault}`)]);
+});
+
+test("the test of a deployment tells a version that is only unhealthy from one with more faults", async () => {
+  const unhealthy: typeof WELL = { ...WELL, "/health": (_, to) => to.writeHead(503, NAMED).end() };
+  const worse: typeof WELL = { ...unhealthy, [LIST]: (_, to) => to.writeHead(500, HEADERS).end() };
+  const results = await Promise.all([WELL, unhealthy, worse].map((each) => testAt(each, 1)));
+  expect(results.map(({ isOnlyUnhealthy }) => isOnlyUnhealthy)).toEqual([false, true, false]);
 });
 
 describe("the test of a deployment, where a proxy removes the name of the version,", () => {
