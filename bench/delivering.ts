@@ -53,9 +53,9 @@ export async function measureDelivering(extent: setting.Extent): Promise<Samples
   }
   const receipts = await recordSingly(runtime, workspaceId, [receiver], singles);
   await receiver.close();
-  const isolation = await withConsumers(runtime, () =>
-    measureIsolation(runtime, rounds, singles, hangMs),
-  );
+  const isolate = () => measureIsolation(runtime, rounds, singles, hangMs);
+  const isolation = await withConsumers(runtime, isolate);
+  const waiting = await withConsumers(runtime, isolate, "waiting");
   await runtime.stop();
   return {
     deliveries_per_second: delivered,
@@ -63,18 +63,27 @@ export async function measureDelivering(extent: setting.Extent): Promise<Samples
     receipt_p50_ms: [quantile(receipts, 0.5)],
     receipt_p99_ms: [quantile(receipts, 0.99)],
     ...isolation,
+    isolation_waiting_ratio: waiting.isolation_ratio,
   };
 }
 
 /**
  * Does the work while as many consumers as a deployment has take messages from its queues. The local queue has one
  * consumer.
+ *
+ * @param after what a consumer does after its handler has returned while dispatches go on in the background: it takes
+ *   the next batch, as in a deployment, or waits for them.
  */
-export async function withConsumers<T>(runtime: Runtime, work: () => Promise<T>): Promise<T> {
+export async function withConsumers<T>(
+  runtime: Runtime,
+  work: () => Promise<T>,
+  after: "free" | "waiting" = "free",
+): Promise<T> {
   const { queues } = await readConfig(join(ROOT, "wrangler.toml"));
   const deliveries = queues.consumers?.find(({ queue }) => queue === "webhook-deliveries");
   await call(runtime, "/bench/hold?on=true");
-  const consuming = call(runtime, `/bench/consume?consumers=${deliveries?.max_concurrency}`);
+  const consumers = deliveries?.max_concurrency;
+  const consuming = call(runtime, `/bench/consume?consumers=${consumers}&after=${after}`);
   try {
     return await work();
   } finally {

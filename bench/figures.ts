@@ -21,6 +21,11 @@ export const FIGURES = {
   receipt_p50_ms: ["ms", "from the record to its receipt, median", "0"],
   receipt_p99_ms: ["ms", "from the record to its receipt, 99th percentile", "receipt_p50_ms"],
   isolation_ratio: ["×", "p99 of nine receivers next to one that hangs", "their p99 without it"],
+  isolation_waiting_ratio: [
+    "×",
+    "the same if consumers wait for background work",
+    "isolation_ratio",
+  ],
   by_hand_deliveries_ratio: ["×", "events recorded and delivered per second", "a minimal Worker"],
   by_hand_reads_ratio: ["×", "reads per second over ten connections", "the same Worker"],
   by_hand_receipt_p99_ratio: ["×", "p99 from record to receipt, single events", "the same Worker"],

@@ -85,7 +85,7 @@ function counted(queue: Queue): Queue {
  * - `/bench/move?workspace=&database=` moves a workspace, from as far away as the header says.
  * - `/bench/clock?offset=` moves the clock, in milliseconds from the true time.
  * - `/bench/hold?on=` holds messages from now on, or lets them go to their queues again.
- * - `/bench/consume?consumers=` consumes what is held, with as many consumers, until nothing is held any more.
+ * - `/bench/consume?consumers=&after=` consumes what is held, with as many consumers, until nothing is held any more.
  * - `/bench/drain?consumers=&leap=` consumes what is held until nothing is pending.
  */
 async function answerBench(request: Request, env: Env, ctx: ExecutionContext): Promise<Response> {
@@ -119,8 +119,10 @@ async function answerBench(request: Request, env: Env, ctx: ExecutionContext): P
       break;
     case "/bench/consume":
       await consumeWhileHeld(
-        // As in production, the consumer is free once its handler has returned.
-        (batch) => withConnections(async () => worker.queue(batch, metered(env), ctx)),
+        text("after") === "waiting"
+          ? workOf(env, ctx).consume
+          : // As in production, the consumer is free once its handler has returned.
+            (batch) => withConnections(async () => worker.queue(batch, metered(env), ctx)),
         number("consumers"),
       );
       break;
