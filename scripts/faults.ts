@@ -74,7 +74,7 @@ Object.assign(process.env, WRANGLER_ENV, { PWD: COPY });
 const TESTS = readdirSync("test", { recursive: true, encoding: "utf8" })
   .filter((path) => path.endsWith(".test.ts"))
   .map((path) => join("test", path));
-/** What is reported of a fault that no test has noticed, because other tests than those that ran may notice it. */
+/** The report of a fault that no test has noticed: other tests than those that ran may notice it. */
 const UNNOTICED = isNear
   ? `not noticed by the tests near it; try ${values.mutate.length > 0 ? "--all" : "without --near"}`
   : "NOT NOTICED";

@@ -47,7 +47,7 @@ interface TestResult {
   isOnlyUnhealthy: boolean;
 }
 
-/** What an answer that may be another version's says about this one. */
+/** The result of an answer that may be another version's. */
 const UNKNOWN = { isItsOwn: false, isUnhealthy: false, isOnlyUnhealthy: false };
 
 /**

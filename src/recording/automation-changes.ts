@@ -110,7 +110,7 @@ export interface AutomationChange {
 /**
  * Decides what changes (the last write wins). A wanted automation that is older than the stored one changes nothing.
  * A removal counts as a change, so that a late report from before it brings no automation back.
- * Of two different reports with the same time, the one that arrives later wins. One with `latest` is dated later than
+ * If two different reports have the same time, the one that arrives later wins. One with `latest` is dated later than
  * the stored automation, so that no older report overrides it.
  *
  * @param now Unix milliseconds.
