@@ -185,11 +185,13 @@ async function inspect(
   });
   if (isMarked && !newDatabase) expectDirectory(databases.missing);
   const directory = databases.existing.find(({ binding }) => binding === "DB");
-  // Until this command has deployed, and while no database has tables, nothing is recorded, and no queue holds anything.
-  const areEmpty = await Promise.all(databases.existing.map((each) => isEmpty(cloudflare, each)));
-  if (isMarked || areEmpty.includes(false)) expectPlaced(queues, jurisdiction);
   const misplaced = queues.filter((queue) => isMisplaced(queue, jurisdiction));
-  await expectUnshared(cloudflare, misplaced, config.name);
+  if (misplaced.length > 0) {
+    // Until this command has deployed, and while no database has tables, nothing is recorded, and no queue holds anything.
+    const areEmpty = await Promise.all(databases.existing.map((each) => isEmpty(cloudflare, each)));
+    if (isMarked || areEmpty.includes(false)) expectPlaced(misplaced, jurisdiction);
+    await expectUnshared(cloudflare, misplaced, config.name);
+  }
   const secrets = SECRET_NAMES.filter((name) => !given[name] && !there?.includes(name));
   const unmigrated = await findUnmigrated(cloudflare, databases.existing, migrationsHere());
   if (directory) await expectAllThere(cloudflare, directory, all, databases.missing);

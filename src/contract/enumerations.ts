@@ -84,7 +84,8 @@ export type ShownDeliveryState = z.infer<typeof ShownDeliveryState>;
 
 /**
  * The state of an event that may be sent again. A `missed` event never had a delivery: when it was recorded, the
- * subscription was disabled or did not list its type, or its workspace had no access. A `retrying` one has failed, and waits for its next attempt.
+ * subscription was disabled or did not list its type, or its workspace had no access. A `retrying` one has failed, and
+ * waits for its next attempt.
  */
 export const RedeliveryState = z.enum([
   "delivered",

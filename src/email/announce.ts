@@ -18,8 +18,7 @@ import { enqueueEmails } from "./queue.ts";
  * 1. announce.ts, which the scheduled job calls, reads the subscriptions that may need an e-mail.
  * 2. announcements.ts decides which e-mails are due, from the facts of facts.ts, and records them.
  * 3. queue.ts passes them to a queue, which retries them.
- * 4. send.ts consumes the queue. notification.ts reads the facts again, text.ts composes the e-mail, and send.ts sends
- *    it.
+ * 4. send.ts consumes the queue. For each e-mail, notification.ts reads the facts again, and text.ts composes the text.
  */
 
 /** How long the lock of a run that has died prevents later runs from announcing. */
