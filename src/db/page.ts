@@ -47,27 +47,28 @@ interface Sortable<Row> {
 }
 
 interface Limitable<Row> {
-  limit(rows: Placeholder | number): RowQuery<Row> & { offset(skipped: number): RowQuery<Row> };
-}
-
-function sorted<Row>(rows: RowQuery<Row>, order: Order): Limitable<Row> {
-  return (rows as unknown as Sortable<Row>).orderBy(...newestFirst(order));
+  limit(rows: Placeholder): RowQuery<Row>;
 }
 
 const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
-const OLDEST: Position = { at: Number.MIN_SAFE_INTEGER, id: "" };
+
+/** Number of rows that each further query for a page reads, if rows are hidden. */
+const EXAMINED_AT_ONCE = 500;
+/** Number of rows after which a page ends, even if it is short. */
+export const PAGE_EXAMINED_MAX = 5_000;
 
 /**
- * Prepares the query for a page of a list, and returns the function that reads one. A page is one query, which reads one
- * row more than it shows. That of leads is:
+ * Prepares the query for a page of a list, and returns the function that reads one. Usually, a page is one query, which
+ * reads one row more than it shows. That of leads is:
  *
  *     SELECT … FROM leads WHERE workspace_id = :workspaceId AND (created_at, id) < (:at, :id)
  *     ORDER BY created_at DESC, id DESC LIMIT :rows
  *
- * The order needs an index that begins with the columns of the other conditions, such as `leads_newest`.
+ * The order needs an index that begins with the columns of the other conditions, such as `leads_newest`. If rows are
+ * hidden, the same query continues behind them.
  *
  * The function fills in the placeholders `at` and `id` of `isOnPage`, and `rows` of the limit, which is added here. Its
- * caller passes the values of all others, such as `workspaceId`.
+ * caller passes the values of all others, such as `workspaceId`, and may say which rows are hidden.
  *
  * @param query selects the rows with the condition `isOnPage`, without order and limit.
  * @param bytesOf returns the approximate size of an item in bytes of JSON.
@@ -81,66 +82,39 @@ export function preparePage<Row extends object>({
   query: RowQuery<Row>;
   bytesOf?: (row: Row) => number;
 }) {
-  const page = prepared(sorted(rows, order).limit(sql.placeholder("rows")));
+  const sorted = (rows as unknown as Sortable<Row>).orderBy(...newestFirst(order));
+  const select = prepared(sorted.limit(sql.placeholder("rows")));
   return async (
     db: Database,
     values: Record<string, unknown>,
     { limit, after }: PageRequest,
+    isHidden: (row: Row) => boolean = () => false,
   ): Promise<Page<Row>> => {
-    const { at, id } = after ?? NEWEST;
-    const found = await query(db, page({ ...values, at, id, rows: limit + 1 }));
-    return cutPage(found as Row[], limit, order, bytesOf);
-  };
-}
-
-/** Maximum rows that a page examines if some are hidden. */
-export const PAGE_EXAMINED_MAX = 10_000;
-
-/**
- * Prepares the queries for a page of a list that hides rows, like `preparePage`. Usually, a page is one query for the
- * rows that it shows and one more row. If one of these is hidden, two more queries find the last row to examine, and the
- * rows to show up to there.
- *
- * @param isHidden the SQL condition that the list selects as `isHidden`.
- * @param selectRows selects the rows that meet a condition.
- */
-export function preparePageWithHidden<Row extends { isHidden: boolean }>(
-  order: Order,
-  isHidden: SQL,
-  selectRows: (condition: SQL) => RowQuery<Row>,
-) {
-  const examined = () => sorted(selectRows(isOnPage(order)), order);
-  const page = prepared(examined().limit(sql.placeholder("rows")));
-  const lastExamined = prepared(
-    examined()
-      .limit(1)
-      .offset(PAGE_EXAMINED_MAX - 1),
-  );
-  const isUpToEnd = sql`(${order.at}, ${order.id}) >= (${sql.placeholder("endAt")}, ${sql.placeholder("endId")})`;
-  const isShown = sql`${isOnPage(order)} AND ${isUpToEnd} AND NOT ${isHidden}`;
-  const shownRows = prepared(sorted(selectRows(isShown), order).limit(sql.placeholder("rows")));
-  return async (
-    db: Database,
-    values: Record<string, unknown>,
-    { limit, after }: PageRequest,
-  ): Promise<Page<Row>> => {
-    const { at, id } = after ?? NEWEST;
-    const bound = { ...values, at, id };
-    const rows = limit + 1;
-    const found = (await query(db, page({ ...bound, rows }))) as Row[];
-    if (!found.some((row) => row.isHidden)) return cutPage(found, limit, order);
-    const [last] = (await query(db, lastExamined(bound))) as Row[];
-    const end = last ? positionOf(last, order) : null;
-    const { at: endAt, id: endId } = end ?? OLDEST;
-    const shown = (await query(db, shownRows({ ...bound, endAt, endId, rows }))) as Row[];
-    const { items, next } = cutPage(shown, limit, order);
-    return { items, next: next ?? end };
+    const shown: Row[] = [];
+    let examined = 0;
+    let position = after ?? NEWEST;
+    let asked = limit + 1;
+    for (;;) {
+      const { at, id } = position;
+      const found = (await query(db, select({ ...values, at, id, rows: asked }))) as Row[];
+      shown.push(...found.filter((row) => !isHidden(row)));
+      examined += found.length;
+      const last = found.at(-1);
+      if (shown.length > limit || found.length < asked || !last)
+        return cutPage(shown, limit, order, bytesOf);
+      position = positionOf(last, order);
+      if (examined >= PAGE_EXAMINED_MAX) {
+        const { items, next } = cutPage(shown, limit, order, bytesOf);
+        return { items, next: next ?? position };
+      }
+      asked = EXAMINED_AT_ONCE;
+    }
   };
 }
 
 /**
- * Makes a page of `limit + 1` rows; the extra row only shows that there are more. The page ends earlier if its items
- * take more than `PAGE_MAX_BYTES`, but has at least one item.
+ * Makes a page of the first `limit` rows; a further one only shows that there are more. The page ends earlier if its
+ * items take more than `PAGE_MAX_BYTES`, but has at least one item.
  */
 export function cutPage<Row extends object>(
   rows: Row[],

@@ -5,7 +5,7 @@ import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
 import { inJson, omitColumns, qb } from "../db/builder.ts";
 import { type Database, prepared, query } from "../db/client.ts";
-import { mapItems, type PageRequest, preparePageWithHidden } from "../db/page.ts";
+import { isOnPage, mapItems, type PageRequest, preparePage } from "../db/page.ts";
 import { automations } from "../db/schema.ts";
 
 /*
@@ -17,7 +17,10 @@ import { automations } from "../db/schema.ts";
 export type AutomationRow = typeof automations.$inferSelect;
 
 /** Whether automations of this type are shown and announced. */
-export function isShown(type: AutomationType | undefined, servesCrmSource: boolean): boolean {
+export function isShown(
+  type: AutomationType | null | undefined,
+  servesCrmSource: boolean,
+): boolean {
   return servesCrmSource || type !== "crm_source";
 }
 
@@ -25,16 +28,15 @@ const AUTOMATION_COLUMNS = omitColumns(automations, "workspaceId", "reference", 
 
 const AUTOMATION_ORDER = { at: automations.createdAt, id: automations.id };
 
-/** SQL condition: the API does not show the automation, because it was removed or its type is not served. */
-const IS_HIDDEN = sql`(${automations.removedAt} IS NOT NULL
-  OR ${automations.type} = 'crm_source' AND NOT ${sql.placeholder("servesCrmSource")})`;
-
-const readPage = preparePageWithHidden(AUTOMATION_ORDER, IS_HIDDEN, (condition) =>
-  qb
-    .select({ ...AUTOMATION_COLUMNS, isHidden: IS_HIDDEN.mapWith(Boolean).as("is_hidden") })
+const readPage = preparePage({
+  order: AUTOMATION_ORDER,
+  query: qb
+    .select({ ...AUTOMATION_COLUMNS, removedAt: automations.removedAt })
     .from(automations)
-    .where(and(eq(automations.workspaceId, sql.placeholder("workspaceId")), condition)),
-);
+    .where(
+      and(eq(automations.workspaceId, sql.placeholder("workspaceId")), isOnPage(AUTOMATION_ORDER)),
+    ),
+});
 
 /** Reads one page of the workspace's automations, newest first. */
 export async function listAutomations(
@@ -43,10 +45,13 @@ export async function listAutomations(
   servesCrmSource: boolean,
   request: PageRequest,
 ) {
-  return mapItems(
-    await readPage(db, { workspaceId, servesCrmSource: Number(servesCrmSource) }, request),
-    toAutomation,
+  const page = await readPage(
+    db,
+    { workspaceId },
+    request,
+    ({ type, removedAt }) => removedAt !== null || !isShown(type, servesCrmSource),
   );
+  return mapItems(page, toAutomation);
 }
 
 const automation = prepared(

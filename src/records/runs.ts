@@ -1,19 +1,13 @@
 import { z } from "@hono/zod-openapi";
 import { and, eq, isNull, sql } from "drizzle-orm";
-import { RunStatus, TriggerType } from "../contract/enumerations.ts";
+import { type AutomationType, RunStatus, TriggerType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
 import { aliasFields, fromJson, insertFrom, mapColumns, omitColumns, qb } from "../db/builder.ts";
 import { type Database, insertEach, type Statements } from "../db/client.ts";
-import {
-  isOnPage,
-  mapItems,
-  type PageRequest,
-  preparePage,
-  preparePageWithHidden,
-} from "../db/page.ts";
+import { isOnPage, mapItems, type PageRequest, preparePage } from "../db/page.ts";
 import { automations, runs } from "../db/schema.ts";
-import { findAutomation } from "./automations.ts";
+import { findAutomation, isShown } from "./automations.ts";
 import { isOfRemoved } from "./removals.ts";
 
 type RunRow = Omit<typeof runs.$inferSelect, "workspaceId" | "reference">;
@@ -22,16 +16,21 @@ const RUN_COLUMNS = omitColumns(runs, "workspaceId", "reference");
 
 const RUN_ORDER = { at: runs.occurredAt, id: runs.id };
 
-/** SQL condition: the API does not show the run, because its automation was removed or its type is not served. */
-const IS_HIDDEN = sql`(${isOfRemoved(runs.automationId)} OR NOT ${sql.placeholder("servesCrmSource")} AND
-  (SELECT ${automations.type} FROM ${automations} WHERE ${automations.id} = ${runs.automationId}) IS 'crm_source')`;
-
-const readPage = preparePageWithHidden(RUN_ORDER, IS_HIDDEN, (condition) =>
-  qb
-    .select({ ...RUN_COLUMNS, isHidden: IS_HIDDEN.mapWith(Boolean).as("is_hidden") })
+const readPage = preparePage({
+  order: RUN_ORDER,
+  query: qb
+    .select({
+      ...RUN_COLUMNS,
+      isOfRemoved: isOfRemoved(runs.automationId).mapWith(Boolean).as("is_of_removed"),
+      // Not read where automations of all types are shown.
+      automationType: sql<AutomationType | null>`iif(${sql.placeholder("servesCrmSource")}, NULL,
+        (SELECT ${automations.type} FROM ${automations} WHERE ${automations.id} = ${runs.automationId}))`.as(
+        "automation_type",
+      ),
+    })
     .from(runs)
-    .where(and(eq(runs.workspaceId, sql.placeholder("workspaceId")), condition)),
-);
+    .where(and(eq(runs.workspaceId, sql.placeholder("workspaceId")), isOnPage(RUN_ORDER))),
+});
 
 /** Reads one page of the workspace's runs, newest first. */
 export async function listRuns(
@@ -40,10 +39,13 @@ export async function listRuns(
   servesCrmSource: boolean,
   request: PageRequest,
 ) {
-  return mapItems(
-    await readPage(db, { workspaceId, servesCrmSource: Number(servesCrmSource) }, request),
-    toRun,
+  const page = await readPage(
+    db,
+    { workspaceId, servesCrmSource: Number(servesCrmSource) },
+    request,
+    (run) => run.isOfRemoved || !isShown(run.automationType, servesCrmSource),
   );
+  return mapItems(page, toRun);
 }
 
 const readPageOfAutomation = preparePage({

@@ -47,7 +47,7 @@ export const FLOOR: Fault[] = [
     ["errors.ts", "if (retryable || durableObjectReset) return true;", "if (retryable) return true;", "an object that was reset is asked again"],
     ["errors.ts", "return !remote && faultOf", "return faultOf", "an error of our own code elsewhere is not retried"],
     ["errors.ts", '{ message: "internal error; reference =", fault: "transient" },', "", "an internal error of D1 is retried"],
-    ["page.ts", ".offset(PAGE_EXAMINED_MAX - 1)", ".offset(1_000_000)", "a page examines a bounded number of rows"],
+    ["page.ts", "examined >= PAGE_EXAMINED_MAX", "false", "a page examines a bounded number of rows"],
     ["page.ts", "return [desc(at), desc(id)];", "return [desc(at)];", "equal times have one order"],
     ["session.ts", "return than !== null && (bookmark === null || bookmark < than);", "return than !== null && bookmark !== null && bookmark < than;", "a client reads what it wrote"],
     ["session.ts", "if (!isOlder(session.getBookmark(), required.bookmark)) {", "if (required.bookmark !== undefined) {", "a lagging replica is not believed"],

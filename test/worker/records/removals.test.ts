@@ -162,7 +162,7 @@ test.each([1, 100])(
     for (let after: PageRequest["after"] = null, isOver = false; !isOver; ) {
       rows.read = 0;
       const page = await listRuns(openDatabase(DB), workspaceId, true, { limit, after });
-      expect(rows.read).toBeLessThan(6 * PAGE_EXAMINED_MAX);
+      expect(rows.read).toBeLessThan(3 * PAGE_EXAMINED_MAX);
       seen.push(...page.items.map((run) => run.id));
       after = page.next;
       isOver = after === null;
