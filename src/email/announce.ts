@@ -24,22 +24,23 @@ import { enqueueEmails } from "./queue.ts";
 /** How long the lock of a run that has died prevents later runs from announcing. */
 export const ANNOUNCING_MAX_MS = 2 * MINUTE_MS;
 
+/** The lock, whose position is the time when the run that has it began. */
 const PART = "announcing";
-const UNTIL = sql`${sql.placeholder("until")}`;
+const BEGAN = sql`${sql.placeholder("began")}`;
 const position = sql`CAST(${sweepPositions.position} AS INTEGER)`;
 
 /**
- * Takes the lock, unless another run of the scheduled job has it. A time too far in the future was written before a
- * clock was set back, and is ignored.
+ * Takes the lock, unless another run of the scheduled job has it. A future time was written before a clock was set
+ * back, and is ignored.
  */
 const lock = prepared(
   qb
     .insert(sweepPositions)
-    .values({ part: PART, position: UNTIL })
+    .values({ part: PART, position: BEGAN })
     .onConflictDoUpdate({
       target: sweepPositions.part,
-      set: { position: UNTIL },
-      setWhere: sql`NOT (${position} > ${UNTIL} - ${ANNOUNCING_MAX_MS} AND ${position} <= ${UNTIL})`,
+      set: { position: BEGAN },
+      setWhere: sql`NOT (${position} > ${BEGAN} - ${ANNOUNCING_MAX_MS} AND ${position} <= ${BEGAN})`,
     })
     .returning(),
 );
@@ -48,7 +49,7 @@ const unlock = prepared(
   qb
     .update(sweepPositions)
     .set({ position: "0" })
-    .where(sql`${sweepPositions.part} = ${PART} AND ${sweepPositions.position} = ${UNTIL}`),
+    .where(sql`${sweepPositions.part} = ${PART} AND ${sweepPositions.position} = ${BEGAN}`),
 );
 
 /**
@@ -67,9 +68,9 @@ export async function announceProblems(
   now: number,
   hasMore: () => boolean = () => true,
 ): Promise<void> {
-  const until = String(now + ANNOUNCING_MAX_MS);
+  const began = String(now);
   const { locked, candidates } = await commit(db, {
-    locked: lock({ until }),
+    locked: lock({ began }),
     candidates: selectCandidates({ after: "", now }),
   });
   if (locked.length === 0) return;
@@ -84,7 +85,7 @@ export async function announceProblems(
     if (page.length < CANDIDATES_MAX || after === undefined || !hasMore()) break;
     page = await query(db, selectCandidates({ after, now }));
   }
-  await commit(db, unlock({ until }));
+  await commit(db, unlock({ began }));
   if (failures.length > 0) throw failures[0];
 }
 

@@ -532,6 +532,28 @@ describe("a sweep", () => {
     expect(mail.sent).toHaveLength(2);
   });
 
+  test("that died while its clock was ahead keeps none from announcing", async () => {
+    await failing(EARLY);
+    const mail = mailbox();
+    const { DB } = observedDatabase({
+      before: () => {
+        if (mail.held.length > 0) throw GONE;
+      },
+    });
+    const ahead = announceProblems(openDatabase(DB), mail.env, DUE + HOUR_MS);
+    await expect(ahead).rejects.toThrow("is gone");
+    await mail.sweepAt(DUE);
+    expect(mail.sent).toHaveLength(2);
+  });
+
+  test("commits nothing for a workspace whose administrators were notified before", async () => {
+    await failing(EARLY);
+    expect(await sweepAt(DUE)).toHaveLength(1);
+    const { DB, trips } = observedDatabase();
+    await announceProblems(openDatabase(DB), mailbox().env, DUE + HOUR_MS);
+    expect(trips).toHaveLength(2);
+  });
+
   test("that ends late leaves the lock to the one that has taken it since", async () => {
     await failing(EARLY);
     const { env: bindings } = mailbox();
@@ -585,6 +607,21 @@ describe("a sweep", () => {
     };
     await announceProblems(db as never, { ...mail.env, EMAILS: { sendBatch } as never }, DUE);
     expect(await announcementsOf(id, "failing")).toEqual([]);
+  });
+
+  test("reads no further page once its budget has ended", async () => {
+    for (let i = 0; i < 2; i++) {
+      const failed = { workspaceId: await createWorkspace(), failingSince: T0 };
+      await insertSubscriptions(
+        Array.from({ length: CANDIDATES_MAX / 2 + 1 }, (_, n) => ({
+          id: `whk_${i}_${n}`,
+          ...failed,
+        })),
+      );
+    }
+    const { DB, trips } = observedDatabase();
+    await announceProblems(openDatabase(DB), mailbox().env, DUE, () => false);
+    expect(trips).toHaveLength(2);
   });
 
   test("looks at no healthy subscription, however many there are", async () => {

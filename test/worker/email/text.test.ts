@@ -110,6 +110,11 @@ test("an e-mail says what to do right after the fact", () => {
   expect(inEnglish({}, portal).text).toMatch(/\n\nKind regards,\nThe Lumière team\n$/);
 });
 
+test("an e-mail of a platform without a name is from the technical team", () => {
+  expect(compose().text).toMatch(/\n\nCordialement,\nL’équipe technique\n$/);
+  expect(inEnglish().text).toMatch(/\n\nKind regards,\nThe technical team\n$/);
+});
+
 test.each(EMAIL_KINDS)("an e-mail of the kind %s is complete in English, too", (kind) => {
   const subscriptionIds = ["whk_1", "whk_2", "whk_3"];
   const [one, several] = [inEnglish({ kind }), inEnglish({ kind, subscriptionIds })];
