@@ -193,7 +193,7 @@ export const EVENTS: Fault[] = [
     ["email/announcements.ts", "row.emails += recipients.length;", "", "e-mails are counted"],
     ["email/announcements.ts", "deleteRecovered({ rows })", "", "a failure can be announced again after its recovery"],
     ["email/announce.ts", "if (locked.length === 0) return;", "", "sweeps that overlap announce once"],
-    ["email/announce.ts", "await commit(db, unlock({ until }));", "", "the next sweep announces, too"],
+    ["email/announce.ts", "await commit(db, unlock({ began }));", "", "the next sweep announces, too"],
     ["email/notification.ts", "OR ${deliveries.deliveredEarlier}", "", "what was delivered earlier is not missed"],
     ["email/notification.ts", "eq(subscriptions.workspaceId, workspaceId),", "", "an e-mail is about the subscriptions of its workspace"],
     ["email/send.ts", "addressOf(one) === to", "true", "a former administrator gets no e-mail"],
@@ -222,7 +222,7 @@ export const EVENTS: Fault[] = [
   ...faultsIn("", [
     ["delivery/session.ts", "Math.max(this.#pace.blockedUntil, ports.now() + NOT_ATTEMPTED_WAIT_MS)", "ports.now() + NOT_ATTEMPTED_WAIT_MS", "a failure of ours does not shorten a wait that the endpoint asked for"],
     ["delivery/session.ts", "return now + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS + RECORD_WITHIN_MS < leasedUntil;", "return now < leasedUntil;", "no request outlasts its lease"],
-    ["email/announce.ts", "`${sweepPositions.part} = ${PART} AND ${sweepPositions.position} = ${UNTIL}`", "`${sweepPositions.part} = ${PART}`", "a run of the e-mails that ends late leaves the lock of another one"],
+    ["email/announce.ts", "`${sweepPositions.part} = ${PART} AND ${sweepPositions.position} = ${BEGAN}`", "`${sweepPositions.part} = ${PART}`", "a run of the e-mails that ends late leaves the lock of another one"],
     ["history/delivery.ts", "if (earlierSecrets?.some(hasJustEnded)) return {};", "", "an attempt shows no signature that it may not have had"],
     ["subscriptions/rotation.ts", ".set({ earlierSecrets: ended })", ".set({ earlierSecrets: null })", "an attempt shows the signatures of an overlap that was ended"],
     ["history/delivery.ts", "signing = (earlierSecrets ?? []).filter(({ until }) => until > time)", "signing = earlierSecrets ?? []", "an attempt shows no signature of a secret that had expired"],

@@ -554,6 +554,19 @@ test("deliveries that a replay has scheduled count for the bound once they are d
   expect(await exhaustAt(NOW + HOUR_MS)).toBe(6);
 });
 
+test("deliveries beyond the bound stay pending while their workspace moves", async () => {
+  const { id, workspaceId } = await owed(1, NOW);
+  await insertNewer(PENDING_MAX, "lead.created", { id, workspaceId });
+  const exhaust = () => commit(openDatabase(WORKSPACE_DB), exhaustOverflow(id, NOW));
+  const lock = (writeLock: "draining" | null) =>
+    db.update(workspaces).set({ writeLock }).where(eq(workspaces.id, workspaceId));
+  await lock("draining");
+  expect(await exhaust()).toBe(0);
+  expect(await subscriptionRow(id)).toMatchObject({ pendingExhaustedAt: null });
+  await lock(null);
+  expect(await exhaust()).toBe(1);
+});
+
 test("deliveries beyond the bound of a leased subscription are exhausted, but for the next hundred to send", async () => {
   const { id, workspaceId } = await owed(101, NOW - MINUTE_MS);
   const [first = ""] = (await deliveriesTo(id)).map(({ eventId }) => eventId).toSorted();
