@@ -77,11 +77,11 @@ async function recordRemoved(): Promise<string> {
 }
 
 describe("the sweep", () => {
-  test("wakes what is overdue by more than 60 s, and nothing else", async () => {
-    const [overdue, oldest] = [await owed(3, NOW - 61_000), await owed(1, NOW - 6 * DAY_MS)];
+  test("wakes what has been overdue for 60 s, and nothing else", async () => {
+    const [overdue, oldest] = [await owed(3, NOW - 60_000), await owed(1, NOW - 6 * DAY_MS)];
     const done = await owed(1, NOW - HOUR_MS);
     await dispatchAt(NOW - HOUR_MS, [done.id], answered(200));
-    const others = [await owed(1, NOW - 59_000), await owed(1, NOW + HOUR_MS), done];
+    const others = [await owed(1, NOW - 59_999), await owed(1, NOW + HOUR_MS), done];
     const { env, fast, slow } = isolated();
     await sweep(env, NOW);
     for (const { id } of [overdue, oldest])
@@ -234,7 +234,7 @@ describe("the sweep", () => {
         const scheduledTime = new Date(NOW + ms);
         return worker.scheduled(createScheduledController({ scheduledTime }), env);
       });
-    expect([await at(59_000), await at(61_000)]).toEqual([[], ["fast"]]);
+    expect([await at(59_999), await at(60_000)]).toEqual([[], ["fast"]]);
   });
 });
 

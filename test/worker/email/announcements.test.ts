@@ -478,6 +478,19 @@ describe("the e-mails of a workspace", () => {
     await env.DB.exec("UPDATE subscriptions SET failing_since = NULL");
   });
 
+  test("name all its subscriptions to a host, though another page begins among them", async () => {
+    const count = CANDIDATES_MAX / 2 + 1;
+    for (let i = 0; i < 2; i++) {
+      const workspaceId = await createWorkspace(["one@example.com"]);
+      const failed = { workspaceId, events: ["lead.created" as const], failingSince: T0 };
+      const ids = Array.from({ length: count }, (_, n) => `whk_${workspaceId}${n}`);
+      await insertSubscriptions(ids.map((id) => ({ id, ...failed })));
+      await announceLeads(workspaceId, 1, T0);
+    }
+    const texts = (await sweepAt(DUE)).map(({ text }) => text);
+    expect(texts).toEqual(Array(2).fill(expect.stringContaining(`${count} abonnements webhook`)));
+  });
+
   test("count for a day, also those that a newer e-mail of the same kind replaced", async () => {
     const { ids } = await failingAt(hosts(4), admins);
     expect(await sweepAt(DUE)).toHaveLength(WORKSPACE_EMAILS_PER_DAY);

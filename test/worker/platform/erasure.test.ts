@@ -5,10 +5,10 @@ import { derivedId } from "../../../src/contract/ids.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { STATEMENTS_MAX } from "../../../src/db/budget.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { attempts, leads } from "../../../src/db/schema.ts";
+import { attempts, erasedLeads, leads } from "../../../src/db/schema.ts";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { beginErasure, closeWorkspace, eraseAllRows } from "../../../src/lifecycle/erase.ts";
-import { eraseLeadRows } from "../../../src/lifecycle/erase-leads.ts";
+import { deleteOldErasedLeads, eraseLeadRows } from "../../../src/lifecycle/erase-leads.ts";
 import { eraseLeads as erasure } from "../../../src/platform/personal-data.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import { sweep } from "../../../src/sweep.ts";
@@ -172,6 +172,21 @@ describe("eraseLeads", () => {
       expect(await shown()).toHaveLength(count);
     }
   });
+});
+
+test("the record of an erased lead is deleted on the millisecond at which it is 15 days old", async () => {
+  const { workspaceId } = await openWorkspace();
+  await Platform.eraseLeads({ workspaceId, references: ["first"] });
+  const recorded = () =>
+    db
+      .select({ at: erasedLeads.erasedAt })
+      .from(erasedLeads)
+      .where(sql`workspace_id = ${workspaceId}`);
+  const [{ at } = { at: 0 }] = await recorded();
+  await commit(db, deleteOldErasedLeads(at + 15 * DAY_MS - 1));
+  expect(await recorded()).toHaveLength(1);
+  await commit(db, deleteOldErasedLeads(at + 15 * DAY_MS));
+  expect(await recorded()).toEqual([]);
 });
 
 describe("eraseWorkspace", () => {
