@@ -91,6 +91,6 @@ export function mailbox(
 export async function clearMail(): Promise<void> {
   await db.delete(announcements);
   await WORKSPACE_DB.exec(
-    "UPDATE subscriptions SET deleted_at = 1 WHERE deleted_at IS NULL; DELETE FROM sweep_positions",
+    "UPDATE subscriptions SET deleted_at = 1, failing_since = NULL WHERE deleted_at IS NULL; DELETE FROM sweep_positions",
   );
 }
