@@ -1,19 +1,4 @@
 -- Made by drizzle-kit from src/db/schema.ts, with WITHOUT ROWID added, which Drizzle cannot express.
-CREATE TABLE `announcements` (
-	`subscription_id` text NOT NULL,
-	`kind` text NOT NULL,
-	`workspace_id` text NOT NULL,
-	`host` text NOT NULL,
-	`since` integer NOT NULL,
-	`announced_at` integer NOT NULL,
-	`reminders` integer DEFAULT 0 NOT NULL,
-	`emails` integer NOT NULL,
-	PRIMARY KEY(`subscription_id`, `kind`),
-	FOREIGN KEY (`subscription_id`) REFERENCES `subscriptions`(`id`) ON UPDATE no action ON DELETE cascade
-) WITHOUT ROWID;
---> statement-breakpoint
-CREATE INDEX `announcements_of_workspace` ON `announcements` (`workspace_id`,`subscription_id`,`kind`);--> statement-breakpoint
-CREATE INDEX `announcements_failing` ON `announcements` (`subscription_id`) WHERE kind = 'failing';--> statement-breakpoint
 CREATE TABLE `api_keys` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,
@@ -193,6 +178,7 @@ CREATE TABLE `subscriptions` (
 	`disabled_at` integer,
 	`disabled_by_failures` integer DEFAULT false NOT NULL,
 	`pending_exhausted_at` integer,
+	`announced` text DEFAULT '{}' NOT NULL,
 	`deleted_at` integer,
 	`concurrency` integer DEFAULT 1 NOT NULL,
 	`slow` integer DEFAULT false NOT NULL,
@@ -216,7 +202,7 @@ CREATE TABLE `subscriptions` (
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE UNIQUE INDEX `subscriptions_idempotent` ON `subscriptions` (`workspace_id`,`idempotency_key`) WHERE idempotency_key IS NOT NULL;--> statement-breakpoint
-CREATE INDEX `subscriptions_notable` ON `subscriptions` (`id`) WHERE failing_since IS NOT NULL OR rejections <> '{}' OR disabled_by_failures OR pending_exhausted_at IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `subscriptions_notable` ON `subscriptions` (`id`) WHERE failing_since IS NOT NULL OR rejections <> '{}' OR disabled_by_failures OR pending_exhausted_at IS NOT NULL OR announced ->> '$.failing' IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `subscriptions_newest` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NULL;--> statement-breakpoint
 CREATE INDEX `subscriptions_deleted` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `sweep_positions` (

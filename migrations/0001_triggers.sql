@@ -1,4 +1,4 @@
--- Made by src/workspaces/moving/triggers.ts.
+-- Made by src/moving/triggers.ts.
 CREATE TRIGGER `subscriptions_insert_locked` BEFORE INSERT ON `subscriptions`
 WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
@@ -137,24 +137,6 @@ BEGIN
 END;
 --> statement-breakpoint
 CREATE TRIGGER `delivery_counts_delete_locked` BEFORE DELETE ON `delivery_counts`
-WHEN (SELECT write_lock FROM workspaces WHERE id = OLD.workspace_id) = 'locked'
-BEGIN
-	SELECT RAISE(ABORT, 'moving: try again');
-END;
---> statement-breakpoint
-CREATE TRIGGER `announcements_insert_locked` BEFORE INSERT ON `announcements`
-WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
-BEGIN
-	SELECT RAISE(ABORT, 'moving: try again');
-END;
---> statement-breakpoint
-CREATE TRIGGER `announcements_update_locked` BEFORE UPDATE ON `announcements`
-WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
-BEGIN
-	SELECT RAISE(ABORT, 'moving: try again');
-END;
---> statement-breakpoint
-CREATE TRIGGER `announcements_delete_locked` BEFORE DELETE ON `announcements`
 WHEN (SELECT write_lock FROM workspaces WHERE id = OLD.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');

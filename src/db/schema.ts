@@ -237,6 +237,8 @@ export const subscriptions = sqliteTable(
      * When it first exceeded `PENDING_MAX`; null if it has not. A round whose last attempt has succeeded clears it.
      */
     pendingExhaustedAt: integer("pending_exhausted_at"),
+    /** What administrators were notified of: the last e-mail of each kind. A recovery removes the failure. */
+    announced: text({ mode: "json" }).$type<Announced>().notNull().default({}),
     /** When it was deleted; the row stays until none of its deliveries is pending. */
     deletedAt: integer("deleted_at"),
     /** Its pace, in the columns from here to `streakRetryAt`: see `Pace` in delivery/policy.ts. */
@@ -287,7 +289,7 @@ export const subscriptions = sqliteTable(
     index("subscriptions_notable")
       .on(table.id)
       .where(
-        sql`failing_since IS NOT NULL OR rejections <> '{}' OR disabled_by_failures OR pending_exhausted_at IS NOT NULL`,
+        sql`failing_since IS NOT NULL OR rejections <> '{}' OR disabled_by_failures OR pending_exhausted_at IS NOT NULL OR announced ->> '$.failing' IS NOT NULL`,
       ),
     index("subscriptions_newest")
       .on(table.workspaceId, table.createdAt, table.id)
@@ -329,6 +331,38 @@ export interface LastAttempt {
   outcome: string;
   status: number | null;
   durationMs: number | null;
+}
+
+/** The kinds of notification e-mails to administrators. */
+export const EMAIL_KINDS = [
+  /** The subscription has failed for a day. */
+  "failing",
+  /** The subscription works again, after an e-mail that it was failing. */
+  "recovered",
+  /** The subscription was disabled because it had failed for too long. */
+  "disabled",
+  /** The subscription has rejected an event type for a day, and accepts others. */
+  "rejecting",
+  /** The subscription had too many pending deliveries, so the oldest were exhausted. */
+  "overflow",
+] as const;
+export type EmailKind = (typeof EMAIL_KINDS)[number];
+
+/** The last e-mail of each kind about a subscription, whether or not it arrived. */
+export type Announced = Partial<Record<EmailKind, AnnouncedEmail>>;
+
+/** An e-mail that was announced; times are Unix milliseconds. */
+export interface AnnouncedEmail {
+  /** The host of the subscription's URL. */
+  host: string;
+  /** When the reported state began. */
+  since: number;
+  /** When the e-mail was passed to the queue. */
+  announcedAt: number;
+  /** Number of reminders since the first e-mail. */
+  reminders: number;
+  /** Number of e-mails in the 24 hours before `announcedAt`, one for each administrator. */
+  emails: number;
 }
 
 /** A previous secret, which signs alongside the current one until its grace period ends. */
@@ -563,47 +597,5 @@ export const auditTrail = sqliteTable(
     index("audit_trail_of_webhook")
       .on(table.webhookId, table.at, table.id)
       .where(sql`webhook_id IS NOT NULL`),
-  ],
-);
-
-/** The kinds of notification e-mails to administrators. */
-export const EMAIL_KINDS = [
-  /** The subscription has failed for a day. */
-  "failing",
-  /** The subscription works again, after an e-mail that it was failing. */
-  "recovered",
-  /** The subscription was disabled because it had failed for too long. */
-  "disabled",
-  /** The subscription has rejected an event type for a day, and accepts others. */
-  "rejecting",
-  /** The subscription had too many pending deliveries, so the oldest were exhausted. */
-  "overflow",
-] as const;
-export type EmailKind = (typeof EMAIL_KINDS)[number];
-
-/** The last e-mail of each kind about a subscription. The table does not record whether it arrived. */
-export const announcements = sqliteTable(
-  "announcements",
-  {
-    subscriptionId: text("subscription_id")
-      .notNull()
-      .references(() => subscriptions.id, { onDelete: "cascade" }),
-    kind: text().$type<EmailKind>().notNull(),
-    workspaceId: text("workspace_id").notNull(),
-    /** The host of its URL. */
-    host: text().notNull(),
-    /** When the reported state began. */
-    since: integer().notNull(),
-    /** When the e-mail was passed to the queue. */
-    announcedAt: integer("announced_at").notNull(),
-    /** Number of reminders since the first e-mail. */
-    reminders: integer().notNull().default(0),
-    /** Number of e-mails in the 24 hours before `announcedAt`, one for each administrator. */
-    emails: integer().notNull(),
-  },
-  (table) => [
-    primaryKey({ columns: [table.subscriptionId, table.kind] }),
-    index("announcements_of_workspace").on(table.workspaceId, table.subscriptionId, table.kind),
-    index("announcements_failing").on(table.subscriptionId).where(sql`kind = 'failing'`),
   ],
 );

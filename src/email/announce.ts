@@ -105,10 +105,12 @@ async function announceTo(
 ): Promise<void> {
   const announcements = chooseAnnouncements(candidates, now);
   if (announcements.length === 0) return;
-  const messages = announcements.flatMap(({ workspaceId, kind, isReminder, recipients, rows }) => {
-    const subscriptionIds = rows.map(({ subscriptionId }) => subscriptionId);
-    return recipients.map((to) => ({ workspaceId, kind, subscriptionIds, isReminder, to }));
-  });
+  const messages = announcements.flatMap(
+    ({ workspaceId, kind, isReminder, recipients, entries }) => {
+      const subscriptionIds = entries.map(({ subscriptionId }) => subscriptionId);
+      return recipients.map((to) => ({ workspaceId, kind, subscriptionIds, isReminder, to }));
+    },
+  );
   await enqueueEmails(env, messages);
   await commit(db, recordAnnouncements(announcements));
 }

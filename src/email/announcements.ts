@@ -1,4 +1,4 @@
-import { and, eq, getTableColumns, gt, isNull, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, isNull, sql } from "drizzle-orm";
 import {
   EMAIL_HOST_INTERVAL_MS,
   REMINDER_WAIT_MS,
@@ -6,11 +6,11 @@ import {
   WORKSPACE_EMAILS_PER_DAY,
 } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
-import { fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
-import { combine, prepared, type ResultOf, type Statements } from "../db/client.ts";
+import { qb } from "../db/builder.ts";
+import { prepared, type ResultOf, type Statements } from "../db/client.ts";
 import {
   type Administrator,
-  announcements,
+  type AnnouncedEmail,
   EMAIL_KINDS,
   type EmailKind,
   subscriptions,
@@ -22,21 +22,17 @@ import { FACTS, trueSince } from "./facts.ts";
 /** Maximum subscriptions that one query returns, which is more than a workspace may have. */
 export const CANDIDATES_MAX = 500;
 
-/** The part of an announcement that decides about the next one. */
-type Announced = Pick<
-  typeof announcements.$inferSelect,
-  "since" | "announcedAt" | "reminders" | "emails"
->;
-/** An announcement of the last day, about any subscription of the workspace. */
-type Recent = Pick<typeof announcements.$inferSelect, "host" | "kind" | "announcedAt" | "emails">;
+/** An e-mail of the last day about any subscription of the workspace. */
+type Recent = AnnouncedEmail & { kind: EmailKind };
 
 const NOW = sql.placeholder("now");
-const json = <T>(expression: SQL, name: string) =>
-  sql`(${expression})`.mapWith((text: string): T => JSON.parse(text)).as(name);
 
 /**
- * Reads a page of the subscriptions that may need an e-mail, in the order of their workspaces. Two indexes find them
+ * Reads a page of the subscriptions that may need an e-mail, in the order of their workspaces. An index finds them
  * without reading the healthy ones. A subscription that was disabled so long ago that no reminder follows is left out.
+ *
+ * `recent` includes deleted subscriptions. It needs two queries of a workspace's subscriptions, because those that are
+ * deleted have a partial index of their own, and so have the others.
  */
 export const selectCandidates = prepared(
   qb
@@ -46,19 +42,19 @@ export const selectCandidates = prepared(
       subscriptionId: subscriptions.id,
       url: subscriptions.url,
       ...FACTS,
-      announced: json<Partial<Record<EmailKind, Announced>>>(
-        sql`SELECT json_group_object(kind, json_object('since', since, 'announcedAt', announced_at,
-            'reminders', reminders, 'emails', emails))
-          FROM ${announcements} WHERE ${announcements.subscriptionId} = ${subscriptions.id}`,
-        "announced",
-      ),
-      recent: json<Recent[]>(
-        sql`SELECT json_group_array(json_object('host', host, 'kind', kind, 'announcedAt', announced_at,
-            'emails', emails))
-          FROM ${announcements} WHERE ${announcements.workspaceId} = ${subscriptions.workspaceId}
-            AND ${announcements.announcedAt} > ${NOW} - ${DAY_MS}`,
-        "recent",
-      ),
+      announced: subscriptions.announced,
+      recent: sql`(
+          SELECT json_group_array(json_set(email.value, '$.kind', email.key))
+          FROM (
+            SELECT announced FROM ${subscriptions} AS own
+              WHERE own.workspace_id = ${subscriptions.workspaceId} AND own.deleted_at IS NULL
+            UNION ALL
+            SELECT announced FROM ${subscriptions} AS own
+              WHERE own.workspace_id = ${subscriptions.workspaceId} AND own.deleted_at IS NOT NULL
+          ) AS of_workspace, json_each(of_workspace.announced) AS email
+          WHERE email.value ->> 'announcedAt' > ${NOW} - ${DAY_MS})`
+        .mapWith((text: string): Recent[] => JSON.parse(text))
+        .as("recent"),
     })
     .from(subscriptions)
     .innerJoin(workspaces, eq(workspaces.id, subscriptions.workspaceId))
@@ -66,8 +62,7 @@ export const selectCandidates = prepared(
       and(
         sql`${subscriptions.id} IN (
           SELECT notable.id FROM ${subscriptions} AS notable INDEXED BY subscriptions_notable
-            WHERE failing_since IS NOT NULL OR rejections <> '{}' OR disabled_by_failures OR pending_exhausted_at IS NOT NULL
-          UNION SELECT subscription_id FROM ${announcements} WHERE kind = 'failing')`,
+            WHERE failing_since IS NOT NULL OR rejections <> '{}' OR disabled_by_failures OR pending_exhausted_at IS NOT NULL OR announced ->> '$.failing' IS NOT NULL)`,
         sql`(${subscriptions.disabledAt} IS NULL OR ${subscriptions.disabledByFailures}
           AND ${subscriptions.disabledAt} > ${NOW} - ${(REMINDERS_MAX + 1) * REMINDER_WAIT_MS})`,
         isNull(subscriptions.deletedAt),
@@ -81,7 +76,11 @@ export const selectCandidates = prepared(
 );
 export type Candidate = ResultOf<ReturnType<typeof selectCandidates>>[number];
 
-type AnnouncementRow = typeof announcements.$inferSelect;
+/** An e-mail to record about a subscription. */
+interface AnnouncementEntry extends AnnouncedEmail {
+  subscriptionId: string;
+  kind: EmailKind;
+}
 
 /** An e-mail to each administrator of a workspace, about its subscriptions to one host. */
 export interface Announcement {
@@ -89,8 +88,8 @@ export interface Announcement {
   kind: EmailKind;
   isReminder: boolean;
   recipients: string[];
-  /** The rows to record once the queue has the e-mails, one for each subscription. */
-  rows: AnnouncementRow[];
+  /** What to record once the queue has the e-mails, one entry for each subscription. */
+  entries: AnnouncementEntry[];
 }
 
 /**
@@ -105,35 +104,35 @@ export function chooseAnnouncements(candidates: Candidate[], now: number): Annou
   const { workspaceId, administrators, recent } = first;
   const recipients = [...new Set(administrators.map(addressOf))];
   if (recipients.length === 0) return [];
-  const isSoon = ({ kind, host }: AnnouncementRow) =>
+  const isSoon = ({ kind, host }: AnnouncementEntry) =>
     recent.some(
       (one) =>
         one.kind === kind && one.host === host && now - one.announcedAt < EMAIL_HOST_INTERVAL_MS,
     );
-  const rows = candidates
-    .flatMap((candidate) => EMAIL_KINDS.map((kind) => rowOf(kind, candidate, now)))
-    .filter((row) => row !== null)
-    .filter((row) => !isSoon(row));
-  const byEmail = Map.groupBy(rows, ({ kind, host, reminders }) =>
+  const entries = candidates
+    .flatMap((candidate) => EMAIL_KINDS.map((kind) => entryOf(kind, candidate, now)))
+    .filter((entry) => entry !== null)
+    .filter((entry) => !isSoon(entry));
+  const byEmail = Map.groupBy(entries, ({ kind, host, reminders }) =>
     JSON.stringify([kind, host, reminders > 0]),
   );
   let left = WORKSPACE_EMAILS_PER_DAY - recent.reduce((sum, { emails }) => sum + emails, 0);
   const chosen: Announcement[] = [];
   for (const group of byEmail.values()) {
-    const [row] = group;
-    if (!row || recipients.length > left) continue;
+    const [entry] = group;
+    if (!entry || recipients.length > left) continue;
     left -= recipients.length;
-    // The first row counts the e-mails of all rows.
-    row.emails += recipients.length;
-    const isReminder = row.reminders > 0;
-    chosen.push({ workspaceId, kind: row.kind, isReminder, recipients, rows: group });
+    // The first entry counts the e-mails of all.
+    entry.emails += recipients.length;
+    const isReminder = entry.reminders > 0;
+    chosen.push({ workspaceId, kind: entry.kind, isReminder, recipients, entries: group });
   }
   return chosen;
 }
 
-/** Makes the row of the announcement that a subscription needs; null if it needs none of this kind. */
-function rowOf(kind: EmailKind, candidate: Candidate, now: number): AnnouncementRow | null {
-  const { workspaceId, subscriptionId, url, announced } = candidate;
+/** Makes the entry of the announcement that a subscription needs; null if it needs none of this kind. */
+function entryOf(kind: EmailKind, candidate: Candidate, now: number): AnnouncementEntry | null {
+  const { subscriptionId, url, announced } = candidate;
   const since = trueSince(kind, candidate, now);
   if (since === null) return null;
   const last = announced[kind];
@@ -146,7 +145,7 @@ function rowOf(kind: EmailKind, candidate: Candidate, now: number): Announcement
   if (!isNews && !isReminded) return null;
   const { failing } = announced;
   if (kind === "recovered" && !(failing && since > failing.since)) return null;
-  // The row of a recovery replaces that of the failure.
+  // The entry of a recovery replaces that of the failure.
   const replaced = kind === "recovered" ? [last, failing] : [last];
   const emails = replaced
     .filter((one) => one !== undefined && now - one.announcedAt < DAY_MS)
@@ -154,7 +153,6 @@ function rowOf(kind: EmailKind, candidate: Candidate, now: number): Announcement
   return {
     subscriptionId,
     kind,
-    workspaceId,
     host: new URL(url).host,
     since,
     announcedAt: now,
@@ -163,35 +161,26 @@ function rowOf(kind: EmailKind, candidate: Candidate, now: number): Announcement
   };
 }
 
-const ROWS = sql`json_each(${sql.placeholder("rows")}) AS r`;
-const COLUMNS = Object.keys(getTableColumns(announcements)) as (keyof AnnouncementRow)[];
-
-const insertRows = prepared(
-  insertFrom(
-    announcements,
-    mapColumns(announcements, COLUMNS, fromJson("r")),
-    sql`FROM ${ROWS} JOIN ${subscriptions} ON ${subscriptions.id} = r.value->>'subscriptionId'
-      WHERE ${isWritable(subscriptions.workspaceId)}
-      ON CONFLICT (subscription_id, kind) DO UPDATE SET host = excluded.host, since = excluded.since,
-        announced_at = excluded.announced_at, reminders = excluded.reminders, emails = excluded.emails`,
-  ),
+const patchAnnounced = prepared(
+  qb
+    .update(subscriptions)
+    .set({ announced: sql`json_patch(${subscriptions.announced}, patch.value)` })
+    .from(sql`json_each(${sql.placeholder("patches")}) AS patch`)
+    .where(and(sql`${subscriptions.id} = patch.key`, isWritable(subscriptions.workspaceId))),
 );
 
-/** Deletes the announcement of a failure after its recovery, so that the next failure is announced again. */
-const deleteRecovered = prepared(
-  qb.delete(announcements).where(
-    and(
-      eq(announcements.kind, "failing"),
-      sql`${announcements.subscriptionId} IN (SELECT r.value->>'subscriptionId' FROM ${ROWS}
-          WHERE r.value->>'kind' = 'recovered')`,
-    ),
-  ),
-);
-
-/** Records announcements, unless the subscription was deleted, or its workspace moves. */
+/**
+ * Records announcements, unless the subscription was deleted, or its workspace moves. A recovery removes the failure, so
+ * that the next failure is announced again.
+ */
 export function recordAnnouncements(announced: Announcement[]): Statements<unknown> {
-  const rows = JSON.stringify(announced.flatMap((one) => one.rows));
-  return combine([insertRows({ rows }), deleteRecovered({ rows })]);
+  // One merge patch (RFC 7396) for each subscription, because `UPDATE … FROM` updates a row only once.
+  const patches: Record<string, Partial<Record<EmailKind, AnnouncedEmail | null>>> = {};
+  for (const { subscriptionId, kind, ...email } of announced.flatMap((one) => one.entries)) {
+    const patch = { ...patches[subscriptionId], [kind]: email };
+    patches[subscriptionId] = kind === "recovered" ? { ...patch, failing: null } : patch;
+  }
+  return patchAnnounced({ patches: JSON.stringify(patches) });
 }
 
 /** Returns the e-mail address of an administrator. */

@@ -148,8 +148,8 @@ function toItem(exported: OwnedTable | ChildTable, row: Row): ExportItem {
   return { ...Object.fromEntries(fields), ...(row.personal as object), kind: exported.kind };
 }
 
-/** The names of columns that differ in the Platform API, or that would clash with `kind`. */
-const NAMES: Record<string, string> = { subscriptionId: "webhookId", kind: "about" };
+/** The names of columns that differ in the Platform API. */
+const NAMES: Record<string, string> = { subscriptionId: "webhookId" };
 
 const TIME = /^(at|since|until|day)$|(At|Since|Until)$/;
 

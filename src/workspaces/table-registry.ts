@@ -2,7 +2,6 @@ import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-or
 import { getTableConfig, type SQLiteTable } from "drizzle-orm/sqlite-core";
 import * as schema from "../db/schema.ts";
 import {
-  announcements,
   apiKeys,
   attempts,
   automations,
@@ -145,11 +144,6 @@ const REGISTRY = {
     kind: "delivery_count",
     key: [deliveryCounts.workspaceId, deliveryCounts.subscriptionId, deliveryCounts.day],
     order: [deliveryCounts.subscriptionId, deliveryCounts.day],
-  },
-  announcements: {
-    kind: "announcement",
-    key: [announcements.subscriptionId, announcements.kind],
-    order: [announcements.subscriptionId, announcements.kind],
   },
   sweepPositions: "The table has the positions of the scheduled job.",
   moves: "The table has the progress of moves.",

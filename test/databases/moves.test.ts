@@ -22,7 +22,7 @@ import {
   tablesWith,
   valueIn,
 } from "../support/databases.ts";
-import { receivedBy, subscriberUrl } from "../support/deliveries.ts";
+import { receivedBy, setSubscription, subscriberUrl } from "../support/deliveries.ts";
 import {
   allDelivered,
   cleanUp,
@@ -35,7 +35,7 @@ import {
   stageOf,
 } from "../support/moves.ts";
 import { record } from "../support/record.ts";
-import { insertAnnouncements } from "../support/rows.ts";
+import { announcedEmail } from "../support/rows.ts";
 
 const { Platform } = exports;
 const REFUSED = refusal(500, "internal_error", { retry_after_seconds: 5 });
@@ -73,15 +73,8 @@ async function openFull() {
     `UPDATE subscriptions SET blocked_until = ${later}, earlier_secrets = '[{"sealedSecret":"sealed","until":${later}}]' WHERE id = '${webhookId}'`,
   ])
     await rowsIn("DB_2", sql);
-  const sent = { announcedAt: 2, reminders: 3, emails: 4 };
-  await insertAnnouncements(
-    (["failing", "disabled"] as const).map((kind) => ({
-      subscriptionId: webhookId,
-      workspaceId,
-      kind,
-      ...sent,
-    })),
-  );
+  const email = announcedEmail({ announcedAt: 2, reminders: 3, emails: 4 });
+  await setSubscription(webhookId, { announced: { failing: email, disabled: email } });
   await Platform.recordLeads({ workspaceId, leads: [leadReport("last")] });
   return workspace;
 }

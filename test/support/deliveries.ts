@@ -16,7 +16,6 @@ import { isoTime } from "../../src/contract/time.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import {
   type Administrator,
-  announcements,
   deliveries,
   type EmailKind,
   PRIORITY,
@@ -226,12 +225,12 @@ export async function setDeliveries(
     .where(and(eq(deliveries.subscriptionId, subscriptionId), isMeant));
 }
 
-/** Reads the announcements about a subscription, of one kind of e-mail. */
-export function announcementsOf(subscriptionId: string, kind: EmailKind = "disabled") {
-  return db
-    .select()
-    .from(announcements)
-    .where(and(eq(announcements.subscriptionId, subscriptionId), eq(announcements.kind, kind)));
+/** Reads what was announced last about a subscription, in e-mails of one kind; undefined for nothing. */
+export async function announcedOf(subscriptionId: string, kind: EmailKind = "disabled") {
+  const { announced } = subscriptions;
+  const found = db.select({ announced }).from(subscriptions);
+  const [row] = await found.where(eq(subscriptions.id, subscriptionId));
+  return row?.announced[kind];
 }
 
 /** Reads the requests that an endpoint has received, oldest first. */

@@ -1,5 +1,4 @@
 import { env } from "cloudflare:workers";
-import { announcements } from "../../src/db/schema.ts";
 import { announceProblems } from "../../src/email/announce.ts";
 import type { EmailMessage } from "../../src/email/queue.ts";
 import { consumeEmails } from "../../src/email/send.ts";
@@ -89,7 +88,6 @@ export function mailbox(
 
 /** Deletes all facts to announce, and the lock of a run. */
 export async function clearMail(): Promise<void> {
-  await db.delete(announcements);
   await WORKSPACE_DB.exec(
     "UPDATE subscriptions SET deleted_at = 1, failing_since = NULL WHERE deleted_at IS NULL; DELETE FROM sweep_positions",
   );

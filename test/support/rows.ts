@@ -6,7 +6,7 @@ import { env } from "cloudflare:workers";
 import { getTableColumns, getTableName } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import {
-  announcements,
+  type AnnouncedEmail,
   apiKeys,
   automations,
   deliveries,
@@ -17,6 +17,11 @@ import {
 } from "../../src/db/schema.ts";
 import { chunk } from "../../src/primitives/chunk.ts";
 import { WORKSPACE_DB } from "./placement.ts";
+
+/** The e-mail of an announcement, of which a test needs some fields. */
+export function announcedEmail(given: Partial<AnnouncedEmail> = {}): AnnouncedEmail {
+  return { host: "hooks.example", since: 1, announcedAt: 1, reminders: 0, emails: 1, ...given };
+}
 
 /** A row of a table in which these columns are given, and others may be. */
 type Row<Table extends SQLiteTable, Given extends keyof Table["$inferInsert"]> = Pick<
@@ -148,25 +153,6 @@ export function insertDeliveries(
       type: "lead.created" as const,
       state: "pending" as const,
       dueAt: 0,
-      ...row,
-    })),
-  );
-}
-
-/** Inserts announcements of failing subscriptions. */
-export function insertAnnouncements(
-  rows: Row<typeof announcements, "subscriptionId" | "workspaceId">[],
-  db = WORKSPACE_DB,
-) {
-  return insert(
-    db,
-    announcements,
-    rows.map((row) => ({
-      kind: "failing" as const,
-      host: "hooks.example",
-      since: 1,
-      announcedAt: 1,
-      emails: 1,
       ...row,
     })),
   );

@@ -87,17 +87,16 @@ function checkDisabled(store: Store, posts: Post[]): void {
   const [untold] = store.rows<{ id: string }>(
     `SELECT s.id FROM subscriptions AS s JOIN workspaces AS w ON w.id = s.workspace_id
       WHERE s.disabled_by_failures AND s.disabled_at <= ? AND s.deleted_at IS NULL
-        AND w.access_granted AND w.database IS NULL AND NOT EXISTS (
-          SELECT 1 FROM announcements AS a
-          WHERE a.subscription_id = s.id AND a.kind = 'disabled' AND a.since = s.disabled_at)`,
+        AND w.access_granted AND w.database IS NULL
+        AND s.announced ->> '$.disabled.since' IS NOT s.disabled_at`,
     store.world.now - 4 * 3_600_000,
   );
   if (untold) throw new Violation(`nobody was told that ${untold.id} was disabled`);
-  const [early] = store.rows<{ subscription_id: string }>(
-    "SELECT subscription_id FROM announcements WHERE kind = 'failing' AND announced_at < since + ?",
+  const [early] = store.rows<{ id: string }>(
+    "SELECT id FROM subscriptions WHERE announced ->> '$.failing.announcedAt' < announced ->> '$.failing.since' + ?",
     TELL_AFTER_MS,
   );
-  if (early) throw new Violation(`${early.subscription_id} was told of too early`);
+  if (early) throw new Violation(`${early.id} was told of too early`);
   const disabled = store.rows<{ subscription_id: string; since: number; disabled_at: number }>(
     `SELECT id AS subscription_id, failing_since AS since, disabled_at FROM subscriptions
       WHERE disabled_by_failures AND disabled_at IS NOT NULL`,

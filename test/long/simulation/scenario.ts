@@ -219,12 +219,12 @@ async function live(deployment: Deployment): Promise<void> {
   function announcedAt(): number {
     const [next] = store.rows<{ at: number | null }>(
       `SELECT min(at) AS at FROM (
-        SELECT failing_since + ? AS at FROM subscriptions AS s WHERE disabled_at IS NULL AND deleted_at IS NULL
-          AND NOT EXISTS (SELECT 1 FROM announcements WHERE subscription_id = s.id AND kind = 'failing' AND since = failing_since)
-        UNION ALL SELECT disabled_at FROM subscriptions AS s WHERE disabled_by_failures AND deleted_at IS NULL
-          AND NOT EXISTS (SELECT 1 FROM announcements WHERE subscription_id = s.id AND kind = 'disabled' AND since = disabled_at)
-        UNION ALL SELECT 0 FROM announcements AS a JOIN subscriptions AS s ON s.id = a.subscription_id
-          WHERE kind = 'failing' AND failing_since IS NULL AND disabled_at IS NULL)`,
+        SELECT failing_since + ? AS at FROM subscriptions WHERE disabled_at IS NULL AND deleted_at IS NULL
+          AND announced ->> '$.failing.since' IS NOT failing_since
+        UNION ALL SELECT disabled_at FROM subscriptions WHERE disabled_by_failures AND deleted_at IS NULL
+          AND announced ->> '$.disabled.since' IS NOT disabled_at
+        UNION ALL SELECT 0 FROM subscriptions
+          WHERE announced ->> '$.failing' IS NOT NULL AND failing_since IS NULL AND disabled_at IS NULL)`,
       TELL_AFTER_MS,
     );
     return next?.at ?? Number.POSITIVE_INFINITY;

@@ -22,8 +22,8 @@ import {
 } from "../../../src/subscriptions/subscriptions.ts";
 import { updateAccess } from "../../../src/workspaces/workspaces.ts";
 import {
+  announcedOf,
   announceLeads,
-  announcementsOf,
   answered,
   createWorkspace,
   db,
@@ -42,7 +42,7 @@ import {
 } from "../../support/deliveries.ts";
 import { clearMail, mailbox } from "../../support/mailbox.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
-import { insertAnnouncements, insertSubscriptions } from "../../support/rows.ts";
+import { announcedEmail, insertSubscriptions } from "../../support/rows.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12, 34);
 /** When administrators are told. */
@@ -108,9 +108,8 @@ describe("administrators are notified that a subscription is failing", () => {
     const { host, pathname } = new URL(url);
     for (const part of ["Abonnement webhook en échec", host]) expect(subject).toContain(part);
     expect(text).toContain("réponse HTTP 503");
-    const stored = await announcementsOf(id, "failing");
-    const row = { since: T0, announcedAt: DUE, host, reminders: 0, emails: 1 };
-    expect(stored).toMatchObject([row]);
+    const stored = await announcedOf(id, "failing");
+    expect(stored).toEqual({ since: T0, announcedAt: DUE, host, reminders: 0, emails: 1 });
     for (const secret of [pathname, "t0ken", `https://${host}`, "whsec_", "Zoë"])
       expect(subject + text).not.toContain(secret);
     expect(JSON.stringify(stored)).not.toMatch(/t0ken|@/);
@@ -132,7 +131,7 @@ describe("administrators are notified that a subscription is failing", () => {
     expect(await sweepAt(again + TELL_AFTER_MS)).toMatchObject([
       { subject: expect.stringContaining("en échec") },
     ]);
-    expect(await announcementsOf(id, "failing")).toMatchObject([{ since: again }]);
+    expect(await announcedOf(id, "failing")).toMatchObject({ since: again });
   });
 });
 
@@ -145,8 +144,8 @@ describe("administrators are notified that a subscription has recovered", () => 
     expect(others).toEqual([]);
     expect(mail?.subject).toContain("Abonnement webhook rétabli");
     for (const hours of [0.1, 1, 100]) expect(await sweepAt(NEXT + hours * HOUR_MS)).toEqual([]);
-    expect(await announcementsOf(id, "failing")).toEqual([]);
-    expect(await announcementsOf(id, "recovered")).toMatchObject([{ since: NEXT }]);
+    expect(await announcedOf(id, "failing")).toBeUndefined();
+    expect(await announcedOf(id, "recovered")).toMatchObject({ since: NEXT });
   });
 
   test("after each failure that they were notified of", async () => {
@@ -310,7 +309,7 @@ describe("administrators of a subscription that stays disabled", () => {
       if (week === 4) expect(reminder?.text).toContain(`${missed}2. `);
     }
     expect(await sweepAt(at + 20 * WEEK_MS)).toEqual([]);
-    expect(await announcementsOf(id)).toMatchObject([{ reminders: REMINDERS_MAX }]);
+    expect(await announcedOf(id)).toMatchObject({ reminders: REMINDERS_MAX });
   });
 
   test("are told until when a missed event can be sent, even if it is stored for a few days only", async () => {
@@ -382,7 +381,7 @@ describe("administrators are not notified", () => {
     await setDeliveries(about.id, { dueAt: T0 });
     await happen(about);
     expect(await sweepAt(DUE)).toEqual([]);
-    expect(await announcementsOf(about.id, "failing")).toEqual([]);
+    expect(await announcedOf(about.id, "failing")).toBeUndefined();
   });
 });
 
@@ -397,8 +396,8 @@ describe("subscriptions of a workspace to one host", () => {
     expect(sent.map(({ to }) => to).toSorted()).toEqual(admins);
     expect(sent[0]?.text).toContain("20 abonnements webhook");
     for (const id of ids) expect(sent[0]?.text).toContain(id);
-    const rows = await Promise.all(ids.map((id) => announcementsOf(id, "failing")));
-    const emails = rows.flat().map((row) => row.emails);
+    const announced = await Promise.all(ids.map((id) => announcedOf(id, "failing")));
+    const emails = announced.map((email) => email?.emails ?? 0);
     expect(emails.toSorted((a, b) => b - a)).toEqual([2, ...Array(19).fill(0)]);
   });
 
@@ -467,8 +466,8 @@ describe("the e-mails of a workspace", () => {
       const failed = { failingSince: T0 };
       const [subscriptionId = ""] = await subscribeMany(workspaceId, CANDIDATES_MAX / 5, failed);
       await announceLeads(workspaceId, 1, T0);
-      const sent = { announcedAt: DUE, emails: WORKSPACE_EMAILS_PER_DAY };
-      await insertAnnouncements([{ subscriptionId, workspaceId, since: T0, ...sent }]);
+      const sent = { since: T0, announcedAt: DUE, emails: WORKSPACE_EMAILS_PER_DAY };
+      await setSubscription(subscriptionId, { announced: { failing: announcedEmail(sent) } });
     }
     const adminEmails = ["zoe@other.example"];
     await db.update(workspaces).set({ adminEmails }).where(eq(workspaces.id, last));
@@ -499,6 +498,14 @@ describe("the e-mails of a workspace", () => {
     expect(await sweepAt(DUE + 24 * HOUR_MS)).toHaveLength(WORKSPACE_EMAILS_PER_DAY);
     for (const id of ids) await setSubscription(id, { disabledAt: DUE, disabledByFailures: true });
     expect(await sweepAt(DUE + 47 * HOUR_MS)).toEqual([]);
+  });
+
+  test("count even if their subscription was deleted since", async () => {
+    const { workspaceId, ids } = await failingAt(hosts(4), admins);
+    expect(await sweepAt(DUE)).toHaveLength(WORKSPACE_EMAILS_PER_DAY);
+    for (const id of ids) await commit(db, deleteSubscription(workspaceId, id, DUE));
+    await failIn(workspaceId, ["https://new.example/"]);
+    expect(await sweepAt(DUE + HOUR_MS)).toEqual([]);
   });
 
   test("go to each address once, though it is listed twice", async () => {
@@ -605,7 +612,16 @@ describe("a sweep", () => {
     expect(mail.held).toHaveLength(1);
     await mail.sweepAt(DUE + MINUTE_MS);
     expect(mail.sent).toHaveLength(2);
-    expect(await announcementsOf(id, "failing")).toHaveLength(1);
+    expect(await announcedOf(id, "failing")).toBeDefined();
+  });
+
+  test("records each of the e-mails that one subscription needs", async () => {
+    const { id } = await failing(EARLY);
+    await setSubscription(id, { pendingExhaustedAt: DUE });
+    expect(await sweepAt(DUE)).toHaveLength(2);
+    for (const kind of ["failing", "overflow"] as const)
+      expect(await announcedOf(id, kind)).toMatchObject({ announcedAt: DUE });
+    expect(await sweepAt(DUE + 2 * EMAIL_HOST_INTERVAL_MS)).toEqual([]);
   });
 
   test("records nothing of a subscription that is deleted in the meantime", async () => {
@@ -618,7 +634,7 @@ describe("a sweep", () => {
       ]);
     };
     await announceProblems(db as never, { ...mail.env, EMAILS: { sendBatch } as never }, DUE);
-    expect(await announcementsOf(id, "failing")).toEqual([]);
+    expect(await announcedOf(id, "failing")).toBeUndefined();
   });
 
   test("reads no further page once its budget has ended", async () => {
@@ -636,7 +652,8 @@ describe("a sweep", () => {
     expect(trips).toHaveLength(2);
   });
 
-  test("looks at no healthy subscription, however many there are", async () => {
+  test("looks at no healthy subscription of other workspaces, however many there are", async () => {
+    await failing(EARLY);
     const workspaceId = await createWorkspace();
     await insertSubscriptions(
       Array.from({ length: 5_000 }, (_, i) => ({ id: `whk_healthy${i}`, workspaceId })),

@@ -10,6 +10,7 @@ import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { EMAIL_KINDS, type EmailKind } from "../../../src/db/schema.ts";
 import { type Candidate, chooseAnnouncements } from "../../../src/email/announcements.ts";
 import { trueSince } from "../../../src/email/facts.ts";
+import { announcedEmail } from "../../support/rows.ts";
 
 const NOW = Date.UTC(2026, 0, 10, 12);
 const SUCCESS = { at: NOW - HOUR_MS, outcome: "answered", status: 204, durationMs: 5 };
@@ -37,12 +38,8 @@ function candidate(differences: Partial<Candidate> = {}): Candidate {
 }
 const FAILING = { failingSince: NOW - TELL_AFTER_MS };
 const DISABLED = { disabledAt: NOW - HOUR_MS, disabledByFailures: true };
-const announced = (since: number, announcedAt: number, reminders = 0, emails = 1) => ({
-  since,
-  announcedAt,
-  reminders,
-  emails,
-});
+const announced = (since: number, announcedAt: number, reminders = 0, emails = 1) =>
+  announcedEmail({ since, announcedAt, reminders, emails });
 
 /** The kinds that are true of a subscription. */
 const kindsOf = (differences: Partial<Candidate>) =>
@@ -151,22 +148,22 @@ describe("an e-mail is chosen", () => {
     expect(chosen(differences)).toEqual(kinds);
   });
 
-  test("with the rows that are recorded", () => {
+  test("with the entries that are recorded", () => {
     const { announcements, ...differences } = {
       ...DISABLED,
       announcements: { disabled: announced(DISABLED.disabledAt, NOW - REMINDER_WAIT_MS, 2, 9) },
     };
     const subscription = candidate({ ...differences, announced: announcements });
-    const row = { workspaceId: "wks_1", subscriptionId: "whk_1", host: "hooks.example" };
     expect(chooseAnnouncements([subscription], NOW)).toEqual([
       {
         workspaceId: "wks_1",
         kind: "disabled",
         isReminder: true,
         recipients: ["one@example.com"],
-        rows: [
+        entries: [
           {
-            ...row,
+            subscriptionId: "whk_1",
+            host: "hooks.example",
             kind: "disabled",
             since: DISABLED.disabledAt,
             announcedAt: NOW,
@@ -183,7 +180,10 @@ describe("an e-mail is chosen", () => {
     const administrators = ["one@example.com", "two@example.com"];
     const again = candidate({ ...DISABLED, administrators, announced: { disabled: last } });
     const [announcement] = chooseAnnouncements([again], NOW);
-    expect(announcement).toMatchObject({ isReminder: false, rows: [{ reminders: 0, emails: 2 }] });
+    expect(announcement).toMatchObject({
+      isReminder: false,
+      entries: [{ reminders: 0, emails: 2 }],
+    });
   });
 
   test("for each address once, in whatever form it is given", () => {
@@ -214,9 +214,9 @@ describe("subscriptions of a workspace", () => {
       ],
       NOW,
     );
-    const shared = found.map(({ rows }) => rows.map(({ subscriptionId }) => subscriptionId));
+    const shared = found.map(({ entries }) => entries.map(({ subscriptionId }) => subscriptionId));
     expect(shared).toEqual([["whk_1", "whk_2"], ["whk_3"], ["whk_4"], ["whk_5"]]);
-    expect(found[0]?.rows.map(({ emails }) => emails)).toEqual([1, 0]);
+    expect(found[0]?.entries.map(({ emails }) => emails)).toEqual([1, 0]);
   });
 
   test.each([
@@ -225,7 +225,7 @@ describe("subscriptions of a workspace", () => {
     [1, "other.example", "failing", ["failing"]],
     [1, "hooks.example", "disabled", ["failing"]],
   ] as const)("%i ms after an e-mail about %s (%s) get %j", (agoMs, host, kind, kinds) => {
-    const recent = [{ host, kind, announcedAt: NOW - agoMs, emails: 1 }];
+    const recent = [{ ...announcedEmail({ host, announcedAt: NOW - agoMs }), kind }];
     expect(chosen({ ...FAILING, recent })).toEqual(kinds);
   });
 
@@ -235,17 +235,15 @@ describe("subscriptions of a workspace", () => {
   ])("after %i e-mails in a day get %j", (emails, kinds) => {
     const half = Math.floor(emails / 2);
     const recent = [half, emails - half].map((count) => ({
-      host: "other.example",
+      ...announcedEmail({ host: "other.example", announcedAt: NOW, emails: count }),
       kind: "failing" as const,
-      announcedAt: NOW,
-      emails: count,
     }));
     expect(chosen({ ...FAILING, recent })).toEqual(kinds);
   });
 
   test("get as many e-mails as their daily maximum leaves room for", () => {
     const emails = WORKSPACE_EMAILS_PER_DAY - 3;
-    const recent = [{ host: "x", kind: "failing" as const, announcedAt: NOW, emails }];
+    const recent = [{ ...announcedEmail({ announcedAt: NOW, emails }), kind: "disabled" as const }];
     const administrators = ["one@example.com", "two@example.com"];
     const many = ["a", "b", "c"].map((host) =>
       candidate({ ...FAILING, url: `https://${host}/`, recent, administrators }),
@@ -257,22 +255,22 @@ describe("subscriptions of a workspace", () => {
     [DAY_MS - 1, 5],
     [DAY_MS, 1],
   ])(
-    "count the e-mails of the row that a newer one replaces, if it is %i ms old",
+    "count the e-mails of the entry that a newer one replaces, if it is %i ms old",
     (agoMs, emails) => {
       const last = announced(FAILING.failingSince - 1, NOW - agoMs, 0, 4);
       const [found] = chooseAnnouncements(
         [candidate({ ...FAILING, announced: { failing: last } })],
         NOW,
       );
-      expect(found?.rows[0]?.emails).toBe(emails);
+      expect(found?.entries[0]?.emails).toBe(emails);
     },
   );
 
-  test("count those of a failure with its recovery, whose row replaces it", () => {
+  test("count those of a failure with its recovery, whose entry replaces it", () => {
     const failing = announced(FAILING.failingSince, NOW - HOUR_MS, 0, 4);
     const recovered = announced(1, NOW - HOUR_MS, 0, 2);
     const [found] = chooseAnnouncements([candidate({ announced: { failing, recovered } })], NOW);
-    expect(found?.rows[0]?.emails).toBe(7);
+    expect(found?.entries[0]?.emails).toBe(7);
   });
 });
 

@@ -41,7 +41,7 @@ import { lossyDatabase } from "../../support/lost-reply.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
 import { fillLeads } from "../../support/record.ts";
-import { insertAnnouncements, insertApiKeys, insertSubscriptions } from "../../support/rows.ts";
+import { insertApiKeys, insertSubscriptions } from "../../support/rows.ts";
 
 const PERSON = { name: "Zoé Larrieu-Quint", email: "zoe.lq@example.com", phone: "+33612345678" };
 
@@ -244,9 +244,6 @@ describe("eraseWorkspace", () => {
     const other = (await openWorkspace()).workspaceId;
     const ids = Array.from({ length: 20_000 }, (_, i) => `whk_${i}`);
     await insertSubscriptions(ids.map((id) => ({ id, workspaceId: other })));
-    await insertAnnouncements(
-      ids.map((subscriptionId) => ({ subscriptionId, workspaceId: other })),
-    );
     const { DB, rows } = meteredDatabase();
     const metered = openDatabase(DB);
     expect(await eraseAllRows(metered, workspaceId, () => false)).toBe(false);

@@ -25,13 +25,14 @@ import {
   announceLeads,
   createWorkspace,
   deliveriesTo,
+  setSubscription,
   subscribe,
   subscriberUrl,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { damageLead } from "../../support/record.ts";
-import { insertAnnouncements } from "../../support/rows.ts";
+import { announcedEmail } from "../../support/rows.ts";
 
 const idsOf = (items: ExportItem[], kind: string) =>
   items.flatMap((item) => (item.kind === kind ? [item.id] : []));
@@ -71,7 +72,8 @@ async function withEverything() {
   )
     .bind(deleted.id)
     .run();
-  await insertAnnouncements([{ subscriptionId: failing.id, workspaceId, announcedAt: 2 }]);
+  const announced = { failing: announcedEmail({ announcedAt: 2 }) };
+  await setSubscription(failing.id, { announced });
   const secrets = [apiKey, rolled.apiKey, secret, failing.secret];
   const known = { workspaceId, automationId, removedId, leadId };
   return { ...known, failing, deleted, secrets, customFields };
@@ -113,7 +115,6 @@ describe("exportWorkspace", () => {
       const columns = Object.keys(getTableColumns(table) as Record<string, Column>)
         .filter((name) => !HIDDEN.includes(name))
         .map((name) => (name === "subscriptionId" ? "webhookId" : name))
-        .map((name) => (name === "kind" ? "about" : name))
         .concat(table === leads ? Object.keys(PERSONAL_FIELDS) : []);
       expect(known, getTableName(table)).toContain([...columns, "kind"].toSorted().join());
     }
@@ -132,7 +133,11 @@ describe("exportWorkspace", () => {
       // Its body is made from the lead.
       { kind: "event", type: "lead.created", leadId: all.leadId, body: "" },
       { kind: "attempt", webhookId: all.failing.id, status: 500 },
-      { kind: "announcement", about: "failing", since: isoTime(1), announcedAt: isoTime(2) },
+      {
+        kind: "webhook",
+        id: all.failing.id,
+        announced: { failing: { ...announcedEmail(), since: isoTime(1), announcedAt: isoTime(2) } },
+      },
     ])
       expect(items).toContainEqual(expect.objectContaining(expected));
     const text = JSON.stringify(items);
