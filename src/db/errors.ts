@@ -81,6 +81,12 @@ export function isMoving(thrown: unknown): boolean {
   return error instanceof Error && error.message.includes("moving: try again");
 }
 
+/** Whether a write failed because a row that one of its rows refers to does not exist. */
+export function isReferenceMissing(thrown: unknown): boolean {
+  const error = causeOf(thrown);
+  return error instanceof Error && error.message.includes("FOREIGN KEY constraint failed");
+}
+
 /**
  * Returns the error that D1 or the session has thrown. If a query is awaited directly, Drizzle wraps that error in
  * one whose message has the parameters of the query, so it must not leave the Worker.

@@ -11,7 +11,6 @@ import { callObject } from "../rate-limit/call.ts";
 import { invalidateKey } from "../rate-limit/invalidate-key.ts";
 import { hashApiKey, mintApiKey } from "../rate-limit/key-text.ts";
 import { lastHours } from "../rate-limit/usage.ts";
-import { refuseMissing } from "../recording/references.ts";
 import { listCreatedBy } from "../subscriptions/subscriptions.ts";
 import {
   type GatedKey,
@@ -24,7 +23,7 @@ import {
 } from "../workspaces/key-rows.ts";
 import { findPlacement, type Placement } from "../workspaces/placement.ts";
 import { ApiKeyView } from "../workspaces/views.ts";
-import { refuseWrites } from "../workspaces/write-guard.ts";
+import { refuseMissing, refuseWrites } from "../workspaces/write-guard.ts";
 import { cursorOf, integer, Nothing, pageAfter, pageOf, toPage } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectWorkspace } from "./placements.ts";

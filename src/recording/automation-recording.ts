@@ -2,7 +2,6 @@ import { z } from "@hono/zod-openapi";
 import { AutomationStatus, AutomationType } from "../contract/enumerations.ts";
 import { AutomationId, Instant, several, WorkspaceId } from "../contract/fields.ts";
 import { derivedId } from "../contract/ids.ts";
-import { InputError } from "../contract/input-error.ts";
 import { servesCrmSources } from "../contract/served.ts";
 import { type Database, query, readAs } from "../db/client.ts";
 import { Name, Reference } from "../primitives/text.ts";
@@ -84,7 +83,7 @@ export async function planAutomations(
  * Reads the stored automations among these, by id. Deletes the runs of removed ones first, because an automation that
  * is recorded again must come back without its old runs.
  *
- * @throws InputError if deleting takes too long.
+ * @throws Error if deleting takes too long. The platform repeats the call, which continues.
  */
 async function findWithoutRemovedRuns(
   db: Database,
@@ -95,10 +94,7 @@ async function findWithoutRemovedRuns(
   const removed = found.filter(({ removedAt }) => removedAt !== null).map(({ id }) => id);
   if (removed.length === 0) return toMap(found);
   if (!(await deleteRemovedRuns(db, removed, timeBudget(DELETING_MS))))
-    throw new InputError(
-      "automations",
-      "the runs of a removed automation are still being deleted: try again",
-    );
+    throw new Error("the runs of a removed automation are still being deleted: try again");
   return toMap(await query(db, selectStoredAutomations(ids)));
 }
 

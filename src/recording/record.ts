@@ -9,12 +9,12 @@ import {
   type Statements,
   withoutRetries,
 } from "../db/client.ts";
+import { isReferenceMissing } from "../db/errors.ts";
 import { selectWakeUps } from "../delivery/due.ts";
 import type { WakeUp } from "../delivery/messages.ts";
 import { Name, Reference } from "../primitives/text.ts";
 import { findPlacement } from "../workspaces/placement.ts";
-import { failIfErasing } from "../workspaces/write-guard.ts";
-import { isReferenceMissing, refuseMissing } from "./references.ts";
+import { failIfErasing, refuseMissing } from "../workspaces/write-guard.ts";
 
 /*
  * Writes records with their events. This file commits a call that records what the platform reports, and has what these
@@ -61,7 +61,7 @@ export interface RecordingPlan<Changed = number> {
  * @param now when the call was received, in Unix milliseconds; records get this time.
  * @returns the ids of its records; how many it inserted or removed, which is too few if the database lost the reply
  *   to a first try; and the wake-up messages to send, with the name of their database.
- * @throws InputError for invalid input; nothing is written then.
+ * @throws InputError for invalid input; nothing is recorded then.
  */
 export async function record<Input extends { workspaceId: string }, Changed>(
   env: Env,
@@ -87,6 +87,7 @@ export async function record<Input extends { workspaceId: string }, Changed>(
     return commitPlan(await plan(input, context));
   });
   const { changed, wakeUps } = await refuseMissing(committed, planned.missing);
+  // Ids derive from references, so both plans have the same ones.
   return { ids: planned.ids, changed, database, wakeUps };
 }
 

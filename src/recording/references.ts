@@ -2,12 +2,10 @@ import type { AutomationType } from "../contract/enumerations.ts";
 import { isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { type Database, query } from "../db/client.ts";
-import { causeOf } from "../db/errors.ts";
 import { selectAutomations } from "../records/automations.ts";
 import { selectErasedLeads, selectLeads } from "../records/leads.ts";
-import { beingErased, unknownWorkspace } from "../workspaces/placement.ts";
+import { unknownWorkspace } from "../workspaces/placement.ts";
 import { selectWorkspaces } from "../workspaces/workspaces.ts";
-import { isErasing } from "../workspaces/write-guard.ts";
 
 /** A record that another record refers to. */
 export interface RecordReference {
@@ -55,26 +53,4 @@ export async function findReferenced(
     if (!isKnown) throw new InputError(path, `no such ${kind} in this workspace`);
   }
   return { automations, erasedLeads };
-}
-
-/**
- * Awaits a write whose rows refer to others.
- *
- * @throws `missing` if one of those rows does not exist; InputError if `failIfErasing` has failed.
- */
-export async function refuseMissing<T>(
-  write: Promise<T>,
-  missing: Error = unknownWorkspace(),
-): Promise<T> {
-  return write.catch((thrown: unknown) => {
-    const error = causeOf(thrown);
-    if (isErasing(error)) throw beingErased();
-    throw isReferenceMissing(error) ? missing : error;
-  });
-}
-
-/** Whether a write failed because a row that one of its rows refers to does not exist. */
-export function isReferenceMissing(thrown: unknown): boolean {
-  const error = causeOf(thrown);
-  return error instanceof Error && error.message.includes("FOREIGN KEY constraint failed");
 }

@@ -2,8 +2,10 @@ import { eq, type SQL, sql } from "drizzle-orm";
 import { ApiError, type ErrorCode } from "../contract/errors.ts";
 import { qb } from "../db/builder.ts";
 import { type Part, prepared } from "../db/client.ts";
+import { causeOf, isReferenceMissing } from "../db/errors.ts";
 import { workspaces } from "../db/schema.ts";
 import { type ClientCall, type D1Client, DeferredClient } from "../db/session.ts";
+import { beingErased, unknownWorkspace } from "./placement.ts";
 
 /*
  * Access may end between the admission of a request and its write. So the write checks the access again, in its own
@@ -79,7 +81,7 @@ export const failIfErasing = prepared(
 );
 
 /** Whether a transaction has failed because of `failIfErasing`. */
-export function isErasing(error: unknown): boolean {
+function isErasing(error: unknown): boolean {
   return error instanceof Error && error.message.includes(REFUSED + ERASING);
 }
 
@@ -131,4 +133,20 @@ function toRefusal(error: unknown): unknown {
   const { message } = error as Error;
   const code = [ENDED, DENIED].find((each) => message.includes(REFUSED + each));
   return code ? new ApiError(code) : error;
+}
+
+/**
+ * Awaits a write whose rows refer to others.
+ *
+ * @throws `missing` if one of those rows does not exist; InputError if `failIfErasing` has failed.
+ */
+export async function refuseMissing<T>(
+  write: Promise<T>,
+  missing: Error = unknownWorkspace(),
+): Promise<T> {
+  return write.catch((thrown: unknown) => {
+    const error = causeOf(thrown);
+    if (isErasing(error)) throw beingErased();
+    throw isReferenceMissing(error) ? missing : error;
+  });
 }

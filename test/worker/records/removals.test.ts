@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { inArray } from "drizzle-orm";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { DAY_MS } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { PAGE_EXAMINED_MAX, type PageRequest } from "../../../src/db/page.ts";
@@ -204,6 +204,19 @@ test("the runs of an automation that is recorded again are deleted in chunks bef
   expect(trips).toHaveLength(2 + 4 + 2);
   expect(await listed(`/v1/automations/${id}/runs`)).toEqual([]);
   expect(await stored(id)).toEqual({ runs: 0, automations: 1 });
+});
+
+test("a report of an automation whose runs take too long to delete is no invalid input", async () => {
+  const { recordAgain } = await openRemoved(6_000);
+  let at = 0;
+  const clock = vi.spyOn(performance, "now").mockImplementation(() => (at += 10_001));
+  const error = await recordAgain().catch((thrown: Error) => thrown);
+  clock.mockRestore();
+  // An InputError begins with the method and the place.
+  expect(error).toMatchObject({
+    message: "the runs of a removed automation are still being deleted: try again",
+  });
+  expect((await recordAgain()).ids).toHaveLength(1);
 });
 
 test("a run removed with its automation is new when it is recorded again", async () => {
