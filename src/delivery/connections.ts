@@ -17,8 +17,8 @@ export interface Place {
 
 /**
  * The connections of a dispatch. The session that has queued longest gets the next one. Each session queues for one
- * request at a time, so every session sends its first request before any sends a second. A workspace uses at most
- * its share while the dispatch also serves others.
+ * request at a time, and lets the others queue before it queues again, so a connection that is given back goes to
+ * them first. A workspace uses at most its share while the dispatch also serves others.
  */
 export class Connections {
   #free: number;

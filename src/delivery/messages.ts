@@ -3,18 +3,18 @@ import { isId } from "../contract/ids.ts";
 import { DIRECTORY, isBound } from "../db/databases.ts";
 import { logError } from "../log.ts";
 import { chunk } from "../primitives/chunk.ts";
-import type { QueueName } from "./policy.ts";
+import { type QueueName, queueOf } from "./policy.ts";
 
 /*
  * A wake-up message is a hint to look in the database for deliveries of a subscription. It is immediate, or delayed
  * until the next delivery may be sent. While something is pending, one of two things holds: a dispatch leases the
- * subscription, or a message is underway that arrives in time. A delayed message is sent only if none that is underway
- * arrives in time:
+ * subscription, or a message is underway that arrives in time. Except after a
+ * failed dispatch (consumer.ts), a delayed message is sent only if none that is underway arrives in time:
  *
  * 1. A round finds that no message underway arrives in time. It notes in the column `notedWakeAt` when a new one is to
  *    arrive (`noteWakeUps` in round.ts). Another dispatch that finds the same delivery not due yet also finds the note,
  *    so only one message is sent.
- * 2. When the session ends, it sends that message, with the noted time in `wakeAt` (`nextWakeUp` in session.ts).
+ * 2. When the session ends, it sends that message, with the noted time in `wakeAt` (`nextWakeUp`).
  * 3. When the message arrives, the next session passes this time on to its rounds as `arrivedWakeAt`. A note for
  *    this time or an earlier one counts as arrived, even if the clock of this dispatch is behind.
  */
@@ -25,6 +25,41 @@ export interface WakeUp {
   queue: QueueName;
   /** When its message is to arrive, in Unix milliseconds; at once if absent. */
   wakeAt?: number;
+}
+
+/** What decides about the next wake-up of a subscription, as a round has found it: see `RoundSubscription` in round.ts. */
+interface WakeUpFacts {
+  subscriptionId: string;
+  slow: boolean;
+  cancelling: boolean;
+  maySend: boolean;
+  leasedElsewhereUntil: number | null;
+  nextSendAt: number | null;
+}
+
+/**
+ * Decides how to wake a subscription next: at once, or later if nothing is due yet, which is how retries begin.
+ * Returns null if nothing is pending, if the subscription may not be sent to, or if another message or dispatch takes
+ * care of it.
+ *
+ * @param notedWakeAt when the delayed message arrives that a round of the session has noted; null if none has.
+ */
+export function nextWakeUp(
+  subscription: WakeUpFacts,
+  notedWakeAt: number | null,
+  now: number,
+): WakeUp | null {
+  const { subscriptionId, nextSendAt, leasedElsewhereUntil, cancelling, maySend } = subscription;
+  // The dispatch that leases it looks for more before it releases the lease. If that dispatch has died, the
+  // scheduled job wakes the subscription.
+  if (leasedElsewhereUntil !== null) return null;
+  const wakeUp = { subscriptionId, queue: queueOf(subscription) };
+  if (cancelling) return wakeUp;
+  if (nextSendAt === null || !maySend) return null;
+  // The message has the noted time, even if that has passed since the round (step 2 above).
+  if (notedWakeAt !== null) return { ...wakeUp, wakeAt: notedWakeAt };
+  // If the next delivery may be sent later, a message is underway that arrives in time, or the round would have noted one.
+  return nextSendAt <= now ? wakeUp : null;
 }
 
 /** A message of the delivery queues. It names its queue, because a deployment may rename queues. */

@@ -88,7 +88,7 @@ export function createSender(env: Env, isTest = false) {
   /**
    * Sends a delivery.
    *
-   * @param now Unix milliseconds.
+   * @param now when the attempt starts, in Unix milliseconds.
    * @throws InvocationLimit if this invocation may not make more requests; UnreadableEvent if the body of this event
    *   cannot be made; anything else if, for example, a secret cannot be decrypted.
    */
@@ -125,13 +125,21 @@ export function createSender(env: Env, isTest = false) {
     return { ...outcome, storedResponse };
   }
 
-  /** Sends a delivery, and logs an attempt that fails or cannot be made. */
-  async function attempt(delivery: PreparedDelivery, target: Target): Promise<OutcomeWithResponse> {
-    const startedAt = Date.now();
+  /**
+   * Sends a delivery, and logs an attempt that fails or cannot be made.
+   *
+   * @param startedAt Unix milliseconds.
+   */
+  async function attempt(
+    delivery: PreparedDelivery,
+    target: Target,
+    startedAt: number,
+  ): Promise<OutcomeWithResponse> {
     const about = () => ({
       eventId: delivery.eventId,
       webhookId: delivery.subscriptionId,
       host: new URL(target.url).host,
+      // Of its retry schedule. After an early attempt, the next one has the same number.
       attempt: delivery.attempts + 1,
     });
     try {

@@ -3,7 +3,7 @@ import { PRIORITY } from "../db/schema.ts";
 import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { UnreadableEvent } from "../events/bodies.ts";
 import { type Connections, type Place, STUCK_MS } from "./connections.ts";
-import type { WakeUp } from "./messages.ts";
+import { nextWakeUp, type WakeUp } from "./messages.ts";
 import {
   type AttemptOutcome,
   InvocationLimit,
@@ -74,10 +74,15 @@ export interface DispatchPorts {
   /**
    * Makes one attempt.
    *
+   * @param startedAt Unix milliseconds; the request is signed for this second.
    * @throws InvocationLimit if this invocation may not make more requests; UnreadableEvent if only this
    *   event cannot be sent; anything else if the attempt could not be made through no fault of the endpoint.
    */
-  attempt(delivery: PreparedDelivery, target: Target): Promise<OutcomeWithResponse>;
+  attempt(
+    delivery: PreparedDelivery,
+    target: Target,
+    startedAt: number,
+  ): Promise<OutcomeWithResponse>;
   /**
    * Called when the session of a subscription has ended, with the wake-up message to send; null if none must be sent.
    * Tests read the subscription.
@@ -129,7 +134,7 @@ export class DeliverySession {
   #types: TypeOutcomes = INITIAL_TYPE_OUTCOMES;
   /** Incremented with each change of the pace in memory. */
   #paceVersion = 0;
-  /** Whether the last attempt failed after so many failures that the subscription must be disabled. */
+  /** Whether an attempt since the last success failed after so many failures that the subscription must be disabled. */
   #isDead = false;
   /** Deliveries that are claimed and not sent yet. */
   #claimed: PreparedDelivery[] = [];
@@ -249,7 +254,8 @@ export class DeliverySession {
     // unless its event was erased.
     const withdrawn = new Set(found.withdrawnInProgress);
     this.#claimed = this.#claimed.filter(({ eventId }) => !withdrawn.has(eventId));
-    // A request that ended during the round may have stopped the session: then, what the round claimed is not sent.
+    // A request that ended during the round may have stopped the session: then, what the round claimed is not sent. After
+    // a new epoch, some of it may be cancelled. After a new URL, it is sent there.
     if (this.#isStopped || !found.maySend || isNewEpoch) this.#stop();
   }
 
@@ -284,7 +290,11 @@ export class DeliverySession {
       }
       const { workspaceId } = this.#subscription;
       if (!this.#place) this.#place = connections.queueUp(workspaceId, () => this.#notify());
-      else if (this.#place.isConnected) this.#start(this.#subscription, this.#place);
+      else if (this.#place.isConnected) {
+        this.#start(this.#subscription, this.#place);
+        // The other sessions queue for a connection before this one queues for another.
+        await Promise.resolve();
+      }
       // The next dispatch sends the rest: another invocation has connections of its own.
       else if (connections.areStuck && this.#inFlight.size === 0) this.#stop();
       // Waits for its turn, and looks again after `STUCK_MS`, when `areStuck` may hold.
@@ -376,7 +386,7 @@ export class DeliverySession {
       endedAt: ports.now(),
     });
     try {
-      const outcome = await ports.attempt(delivery, target);
+      const outcome = await ports.attempt(delivery, target, startedAt);
       const attempt = toAttempt(outcome);
       const storedResponse = (await outcome.storedResponse) ?? null;
       // The outcome is noted first, because the priority after a failure depends on the streak before `#learnFrom`.
@@ -404,9 +414,9 @@ export class DeliverySession {
   #learnFrom(attempt: Attempt<Outcome>): void {
     this.#types = noteTypeOutcome(this.#types, attempt);
     this.#setPace(adjustPace(this.#pace, attempt));
-    this.#isDead =
-      !succeeded(attempt.outcome) &&
-      isDead(this.#pace, this.#types, attempt, this.#subscription?.events ?? []);
+    const listed = this.#subscription?.events ?? [];
+    if (succeeded(attempt.outcome)) this.#isDead = false;
+    else if (isDead(this.#pace, this.#types, attempt, listed)) this.#isDead = true;
   }
 
   /** Stops the session if requests are spaced, or if the subscription has moved to the other queue. */
@@ -485,29 +495,4 @@ function isSame(
   const now = [paceOf(pace), rejections, acceptedTypes];
   const then = [paceOf(stored), stored.rejections, stored.acceptedTypes];
   return JSON.stringify(now) === JSON.stringify(then);
-}
-
-/**
- * Decides how to wake a subscription next: at once, or later if nothing is due yet, which is how retries begin.
- * Returns null if nothing is pending, if the subscription may not be sent to, or if another message or dispatch takes
- * care of it.
- *
- * @param notedWakeAt when the delayed message arrives that a round of the session has noted; null if none has.
- */
-export function nextWakeUp(
-  subscription: RoundSubscription,
-  notedWakeAt: number | null,
-  now: number,
-): WakeUp | null {
-  const { subscriptionId, nextSendAt, leasedElsewhereUntil, cancelling, maySend } = subscription;
-  // The dispatch that leases it looks for more before it releases the lease. If that dispatch has died, the
-  // scheduled job wakes the subscription.
-  if (leasedElsewhereUntil !== null) return null;
-  const wakeUp = { subscriptionId, queue: queueOf(subscription) };
-  if (cancelling) return wakeUp;
-  if (nextSendAt === null || !maySend) return null;
-  // The message has the noted time, even if that has passed since the round (step 2 of messages.ts).
-  if (notedWakeAt !== null) return { ...wakeUp, wakeAt: notedWakeAt };
-  // If the next delivery may be sent later, a message is underway that arrives in time, or the round would have noted one.
-  return nextSendAt <= now ? wakeUp : null;
 }

@@ -206,7 +206,7 @@ export const EVENTS: Fault[] = [
     ["delivery/response.ts", "const kept = startOf(text, RESPONSE_KEPT_BYTES);", "const kept = text;", "an answer is bounded as it is stored"],
   ]),
   ...faultsIn("", [
-    ["delivery/session.ts", "if (cancelling) return wakeUp;", "", "what is left to cancel is woken again"],
+    ["delivery/messages.ts", "if (cancelling) return wakeUp;", "", "what is left to cancel is woken again"],
     ["delivery/consumer.ts", "await sendWakeUps(env, database, again);", "", "a dispatch that fails is woken again"],
     ["delivery/connections.ts", "(this.#used.get(workspaceId) ?? 0) < share", "true || workspaceId === `${share}`", "a workspace does not take all connections"],
     ["delivery/dispatch.ts", "Math.floor(CLAIM_MAX / remaining.size)", "0 * CLAIM_MAX", "one claim covers many deliveries", { violation: /rows were written for/, seed: 48 }],

@@ -265,7 +265,7 @@ export async function postOf(
     isWithdrawn: 0 as const,
   };
   const [claimed] = sender.prepare([row], new Map([[id, target]]), now);
-  return [claimed as PreparedDelivery, target];
+  return [claimed as PreparedDelivery, target, now];
 }
 
 /** A complete response of a subscriber. */

@@ -3,10 +3,10 @@ import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { consume } from "../../../src/delivery/consumer.ts";
-import type { WakeUpMessage } from "../../../src/delivery/messages.ts";
+import { nextWakeUp, type WakeUpMessage } from "../../../src/delivery/messages.ts";
 import type { RoundSubscription } from "../../../src/delivery/round.ts";
 import { createSender } from "../../../src/delivery/sender.ts";
-import { type DispatchPorts, nextWakeUp } from "../../../src/delivery/session.ts";
+import type { DispatchPorts } from "../../../src/delivery/session.ts";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { sleep } from "../../../src/primitives/timing.ts";
 import {

@@ -190,7 +190,7 @@ describe("the attempts of a dispatch", () => {
     const attempt = createSender(env).attempt;
     for (const later of [999, 1_000]) {
       clock.mockReturnValue(NOW + later);
-      await attempt(delivery, { ...target, sealedSecret });
+      await attempt(delivery, { ...target, sealedSecret }, NOW + later);
     }
     const [claimed, later] = (await receivedBy(about)) as [Received, Received];
     expect(expectSigned(claimed, about.secret)).toBe(NOW / 1000);

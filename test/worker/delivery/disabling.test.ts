@@ -118,6 +118,21 @@ describe("a subscription is disabled", () => {
     expect(await subscriptionRow(id)).toMatchObject({ failures: 12, disabledAt: null });
   });
 
+  test("also if an event that is sent by hand fails right after the failure that disables it", async () => {
+    const { id, drafts } = await owed(2, END);
+    await setSubscription(id, { ...streakSince(T0, 9), concurrency: 2 });
+    await setDeliveries(id, { priority: PRIORITY.manual }, drafts[0]?.id);
+    const other = Promise.withResolvers<void>();
+    const { posts, attempt } = subscriber(async ({ eventId }) => {
+      if (eventId === drafts[0]?.id) await other.promise;
+      else setTimeout(other.resolve, 10);
+      return REJECTED;
+    });
+    await dispatchAt(END, [id], attempt);
+    expect(posts).toEqual(drafts.map((draft) => draft.id));
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: END, disabledByFailures: true });
+  });
+
   test("but not if it was deleted in the meantime", async () => {
     const { id, workspaceId } = await failing(10);
     const late = await heldDispatch(END, id);

@@ -111,6 +111,7 @@ function begin(ids: string[], now: () => number, attempt: DispatchPorts["attempt
 describe("subscriptions that share a dispatch", () => {
   test("each get their first request before any gets a second", async () => {
     const ids = await owedToMany(20, 5, NOW);
+    await setSubscription(ids[0] as string, { concurrency: 6 });
     const begun: string[] = [];
     await dispatchAt(NOW, ids, async ({ subscriptionId }) => {
       begun.push(subscriptionId);

@@ -124,7 +124,7 @@ describe("a name that is resolved again before a request", () => {
     const ports = portsAt(
       () => now,
       async (delivery, target) => {
-        const outcome = await sender.attempt(delivery, target);
+        const outcome = await sender.attempt(delivery, target, Date.now());
         outcomes.push(outcome.kind);
         const url = `https://private-${crypto.randomUUID()}.example/`;
         await commit(db, updateSubscription(id, { url }));
