@@ -47,7 +47,7 @@ type Job = (context: JobContext) => Promise<unknown>;
 
 /** The jobs that continue while their budget lasts, in each database. */
 const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, deleteRemovedAutomations];
-/** The jobs that take at most sixty statements together, in each database. */
+/** The jobs that take some sixty statements together, in each database. */
 const SHORT_JOBS: Job[] = [requeueLate, exhaust, limitPending, deleteEnded, deleteOld];
 
 /**

@@ -20,8 +20,9 @@ import type {
 import { fromHex, type Hex } from "../primitives/bytes.ts";
 
 /*
- * Times are Unix milliseconds. Every table with data of workspaces has the workspace's id. Every list has an index
- * that starts with that id, so a page reads one row more than it shows.
+ * Times are Unix milliseconds. Every table with data of workspaces has the workspace's id, except `attempts`, whose rows
+ * belong to deliveries. Every list has an index in its order that starts with what it is a list of, such as a workspace.
+ * So a page reads one row more than it shows.
  *
  * Every table is WITHOUT ROWID, because D1 bills rows written. The primary key of such a table is not a separate
  * index, which would be one more row to write. Drizzle cannot express that, so the migrations add it.
@@ -257,7 +258,7 @@ export const subscriptions = sqliteTable(
       .$type<WebhookEvent[]>()
       .notNull()
       .default([]),
-    /** The dispatch that leases it. */
+    /** The dispatch that leased it last. It stays after the lease, so that outcomes are recorded until another one leases. */
     leasedBy: text("leased_by"),
     /** When the lease ends unless its dispatch extends it; 0 once it was released. */
     leasedUntil: integer("leased_until").notNull().default(0),
@@ -279,7 +280,7 @@ export const subscriptions = sqliteTable(
     notedWakeAt: integer("noted_wake_at").notNull().default(0),
     /** When the next free slot of its replays begins; past if none is taken. */
     replaySlotsUntil: integer("replay_slots_until").notNull().default(0),
-    /** The same for its manual sends. */
+    /** The same for its resends. */
     manualSlotsUntil: integer("manual_slots_until").notNull().default(0),
   },
   (table) => [
@@ -310,7 +311,7 @@ export interface Streak {
   attempts: number;
   /** How far the spacing of an outage has grown: a step of `OUTAGE_SPACING_SECONDS`, from 1; 0 without an outage. */
   outageStep: number;
-  /** For each event type, when it was last tried, and whether its oldest untried event comes next, or its newest. */
+  /** For each event type, when the last attempt that counts for the streak started, and whether its oldest untried event comes next, or its newest. */
   turns: Partial<Record<WebhookEvent, { at: number; isOldestNext: boolean }>>;
 }
 
@@ -396,7 +397,7 @@ export const events = sqliteTable(
  * are spaced, `chooseNext` decides (delivery/policy.ts).
  */
 export const PRIORITY = {
-  /** A manual send, which is never blocked. */
+  /** A manual send: what somebody has resent by its id. It is never blocked. */
   manual: 0,
   /** Not tried yet. */
   untried: 1,
@@ -432,7 +433,7 @@ export const deliveries = sqliteTable(
     pendingSinceEpoch: integer("pending_since_epoch").notNull().default(0),
     lastOutcome: text("last_outcome"),
     lastStatus: integer("last_status"),
-    /** When the last attempt started. */
+    /** When the last attempt started, or when the delivery was exhausted because too many were pending. */
     lastAt: integer("last_at"),
     lastDurationMs: integer("last_duration_ms"),
     settledAt: integer("settled_at"),

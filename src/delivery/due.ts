@@ -10,8 +10,8 @@ import type { WakeUp } from "./messages.ts";
 import { queueOf } from "./policy.ts";
 
 /*
- * When pending deliveries are sent, in SQL, and whom to wake for them: the subscriptions of a workspace, after a
- * transaction (`selectWakeUps`), and those of all workspaces whose deliveries are late, because a queue has lost their
+ * When pending deliveries are sent, in SQL, and whom to wake for them: the subscriptions of a workspace, at the end of a
+ * transaction that made deliveries pending (`selectWakeUps`), and those of all workspaces whose deliveries are late, because a queue has lost their
  * message or their dispatch has died (`findLate`).
  *
  * The conditions apply the decisions of policy.ts that the rows store: the priority and due time of a delivery, and

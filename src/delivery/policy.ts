@@ -50,7 +50,8 @@ export interface Pace {
    *
    * - without a streak, when the last one ended, so that they are all due;
    * - during a streak, `NEVER`;
-   * - once its failures space the requests, five minutes after the last one, or `blockedUntil` if that is later.
+   * - once its failures space the requests, five minutes after the last one, or `blockedUntil` if that is later;
+   * - if a replay has ended the wait since then, the time of the replay.
    */
   streakRetryAt: number;
 }

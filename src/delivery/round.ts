@@ -225,7 +225,7 @@ function buildRound(requests: readonly RoundRequest[], terms: RoundTerms, isRepe
     stored: attempts.length > 0 ? storeAttempts(values) : undefined,
     counts:
       attempts.length > 0
-        ? countOutcomes({ ...values, counts: JSON.stringify(countAttempts(attempts)) })
+        ? addAttemptCounts({ ...values, counts: JSON.stringify(countAttempts(attempts)) })
         : undefined,
     changed: deliveryChanges.length > 0 ? changeDeliveries(values) : undefined,
     cancelled: requests.some(({ cancel }) => cancel) ? cancelDeliveries(values) : undefined,
@@ -290,7 +290,7 @@ const storeAttempts = prepared(
 );
 
 // A second try of the transaction finds none of the deliveries open, so it counts nothing twice.
-const countOutcomes = prepared(
+const addAttemptCounts = prepared(
   addCounts(sql`EXISTS (SELECT 1 FROM ${DELIVERY_CHANGES} JOIN ${deliveries} ON ${IS_UNRECORDED}
     WHERE change.value->>'subscriptionId' = added.value->>'subscriptionId')`),
 );

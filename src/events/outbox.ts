@@ -56,6 +56,7 @@ export function announce(
   const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
     AND ${listsType(type)}`;
   const isSubscriber = sql`${isListing} AND ${isActive()}`;
+  // Only ids, so they fit into one parameter, unlike the bodies.
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return combine({
     // Deliveries come before events, so NOT EXISTS finds the event only if an earlier try of this transaction was

@@ -46,6 +46,7 @@ const reservations = new Set<Reservation>();
  */
 export const limitRowsInFlight = createMiddleware<AppEnv>(async (c, next) => {
   const limit = Number(c.req.query("limit") ?? PAGE_LIMIT.default);
+  // It runs before the validation, which rejects any other limit.
   const rows = limit >= PAGE_LIMIT.min && limit <= PAGE_LIMIT.max ? limit : PAGE_LIMIT.default;
   // The authentication has set the workspace, even if the key's gate has not decided yet.
   const workspaceId = c.get("workspaceId");
