@@ -12,7 +12,13 @@ import {
   refusal,
   runReport,
 } from "../support/api.ts";
-import { databaseOf, deploymentWith, rowsIn, valueIn } from "../support/databases.ts";
+import {
+  databaseOf,
+  deploymentWith,
+  openSubscribedIn,
+  rowsIn,
+  valueIn,
+} from "../support/databases.ts";
 import { answered, consumeBodies, isolated, MINUTE_MS } from "../support/deliveries.ts";
 import { failingDatabase } from "../support/failing.ts";
 import { admitBeside } from "../support/gates.ts";
@@ -201,6 +207,17 @@ test("a retry that is due after a move is in the queue again, with the name of t
   expect(fast.slice(1)).toEqual([
     { ...wakeUp, wakeAt: dueAt, delaySeconds: expect.toSatisfy((s) => s > 0 && s <= 30) },
   ]);
+});
+
+test("a move leaves the noted messages of other workspaces as they are", async () => {
+  const { workspaceId } = await openWithLeads(1);
+  const staying = await openSubscribedIn("DB_3");
+  const noted = Date.now() + 60 * MINUTE_MS;
+  const note = "UPDATE subscriptions SET noted_wake_at = ? WHERE id = ?";
+  await rowsIn("DB_3", note, noted, staying.webhookId);
+  await moved(workspaceId, "DB_3");
+  const read = "SELECT noted_wake_at FROM subscriptions WHERE id = ?";
+  expect(await valueIn("DB_3", read, staying.webhookId)).toBe(noted);
 });
 
 test("a move is done only when the gates of all keys know", async () => {

@@ -138,6 +138,24 @@ describe("subscriptions that share a dispatch", () => {
     expect(await measure(many.slice(5))).toBe(5);
   });
 
+  test("take the connections of another workspace once it has its deliveries", async () => {
+    const many = await owedToMany(3, 6, NOW);
+    for (const id of many) await setSubscription(id, { concurrency: 6 });
+    const { id: one } = await owed(1, NOW);
+    const { attempt, underWay } = counting();
+    const { run, ended } = begin(
+      [...many, one],
+      () => NOW,
+      async (delivery) => {
+        if (delivery.subscriptionId === one) return OK;
+        await until(() => ended.includes(one));
+        return attempt(delivery);
+      },
+    );
+    await run;
+    expect(Math.max(...underWay)).toBe(5);
+  });
+
   test("do not wait for hanging ones: what has not started is released after half a second", async () => {
     const ids = await owedToMany(9, 2, NOW);
     // The first event of `fast` is posted before all connections are taken.

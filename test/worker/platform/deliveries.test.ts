@@ -231,16 +231,31 @@ describe("readDelivery", () => {
       return answered(202);
     });
     const logged = async () => {
-      const { state, attempts, attemptLog } = await Platform.readDelivery({
-        webhookId: id,
-        eventId,
-      });
-      return { state, attempts, statuses: attemptLog.map(({ status }) => status) };
+      const shown = await Platform.readDelivery({ webhookId: id, eventId });
+      const { state, attempts, settledAt, attemptLog } = shown;
+      return { state, attempts, settledAt, statuses: attemptLog.map(({ status }) => status) };
     };
-    expect(await logged()).toEqual({ state: "retrying", attempts: 2, statuses: [503, 202] });
+    const resent = { state: "retrying", attempts: 2, settledAt: null, statuses: [503, 202] };
+    expect(await logged()).toEqual(resent);
     await dispatchAt(resentAt + 1, [id], answered(200));
-    expect(await logged()).toEqual({ state: "delivered", attempts: 3, statuses: [503, 202, 200] });
+    const settledAt = isoTime(resentAt + 1);
+    const statuses = [503, 202, 200];
+    expect(await logged()).toEqual({ state: "delivered", attempts: 3, settledAt, statuses });
   });
+
+  test.each(["refused", "unreadable"])(
+    "shows no request of an attempt that was %s",
+    async (kind) => {
+      const { id, drafts } = await owed(1, T0);
+      const eventId = drafts[0]?.id ?? "";
+      const outcome = { outcome: kind, status: null, durationMs: 1 };
+      await db
+        .insert(attempts)
+        .values({ subscriptionId: id, eventId, attempt: 1, at: T0, ...outcome });
+      const { attemptLog } = await Platform.readDelivery({ webhookId: id, eventId });
+      expect(attemptLog).toMatchObject([{ outcome: kind, request: null }]);
+    },
+  );
 
   test("counts each attempt that it lists, even one before its time", async () => {
     const { id, drafts } = await owed(1, T0);

@@ -32,7 +32,7 @@ import {
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { damageLead } from "../../support/record.ts";
-import { announcedEmail } from "../../support/rows.ts";
+import { announcedEmail, insertSubscriptions } from "../../support/rows.ts";
 
 const idsOf = (items: ExportItem[], kind: string) =>
   items.flatMap((item) => (item.kind === kind ? [item.id] : []));
@@ -241,6 +241,20 @@ describe("exportWorkspace", () => {
     const { items, rowsRead } = await meteredExport(workspaceId);
     expect(items.filter(({ kind }) => kind === "delivery")).toHaveLength(4_000);
     expect(rowsRead).toBeLessThan(5 * items.length);
+  });
+
+  test("ends with a page that its last row fills", async () => {
+    const workspaceId = await createWorkspace();
+    const ids = Array.from({ length: 519 }, (_, i) => `whk_${i}${workspaceId}`);
+    await insertSubscriptions(ids.map((id) => ({ id, workspaceId })));
+    await WORKSPACE_DB.prepare(
+      "INSERT INTO delivery_counts SELECT workspace_id, id, 0, '{}' FROM subscriptions WHERE workspace_id = ? LIMIT 480",
+    )
+      .bind(workspaceId)
+      .run();
+    const { items, nextCursor } = await Platform.exportWorkspace({ workspaceId });
+    expect(items).toHaveLength(1_000);
+    expect(nextCursor).toBe(null);
   });
 
   test("rejects an invalid cursor, and another workspace's", async () => {
