@@ -60,7 +60,7 @@ export function fillSlots(
   const slots = sql`json_each(${JSON.stringify(scheduled.map((one) => ({ ...one, subscriptionId })))}) AS slot`;
   const isOwn = sql`${subscriptions.id} = slot.value->>'subscriptionId' AND ${isActive()}`;
   const isEvent = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = slot.value->>'eventId'
-    AND NOT ${events.test} AND ${listsType(events.type)}`;
+    AND ${listsType(events.type)}`;
   const isDelivery = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${events.id}`;
   const isUnchanged = sql`${deliveries.state} IS slot.value->>'storedState'
     AND ${deliveries.attempts} IS slot.value->>'attempts' AND ${deliveries.dueAt} IS slot.value->>'dueAt'`;
@@ -70,8 +70,7 @@ export function fillSlots(
     owed: sql`
       UPDATE ${events} SET owed = json_insert(${events.owed}, '$[#]', ${subscriptionId})
       FROM ${slots} JOIN ${subscriptions} ON ${isOwn}
-      WHERE ${isEvent} AND slot.value->>'storedState' IS NULL
-        AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${isDelivery})`,
+      WHERE ${isEvent} AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${isDelivery})`,
     // The row of a delivery stores its success. It becomes one of the stored attempts before the row is overwritten.
     stored: insertAttempts(
       {

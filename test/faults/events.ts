@@ -128,7 +128,7 @@ export const EVENTS: Fault[] = [
     ["replay/replay.ts", "Math.min(after?.at ?? now, now)", "after?.at ?? now", "a range ends where it was first asked for"],
     ["replay/replay.ts", "if (dryRun) return { count: wanted.length, next, lane };", "", "a dry run sends nothing"],
     ["replay/replay.ts", "waits || ((attempts ?? 0) > 0 && priority !== PRIORITY.manual)", "waits", "sending now during an attempt is not lost"],
-    ["replay/slots.ts", "\n    AND NOT ${events.test}", "", "a test event is sent to nobody again"],
+    ["replay/replay.ts", "NOT ${events.test} AND ${listsType(events.type)} AS isListed", "${listsType(events.type)} AS isListed", "a test event is sent to nobody again"],
     ["replay/slots.ts", "attempts: sql`iif(${waits}, ${deliveries.attempts}, 0)`", "attempts: deliveries.attempts", "what is sent again has all attempts again"],
     ["replay/slots.ts", "          priority,\n", "          priority: 0,\n", "a replay goes after what is new"],
     ["replay/replay.ts", "if (waitSeconds > 0)", "if (false)", "resends by id have a limit"],
@@ -263,6 +263,6 @@ export const EVENTS: Fault[] = [
     ["delivery/cancellation.ts", "${deliveries.attempts} = 0 AND ${deliveries.dueAt} > ${NOW})", "0)", "what a replay has scheduled is not exhausted before it is due"],
     ["delivery/cancellation.ts", "iif(${subscriptions.leasedUntil} > ${NOW}, ${CLAIM_MAX}, 0)", "0", "what is probably being sent is not exhausted"],
     ["workspaces/write-guard.ts", "sql`SELECT ${keyId} AS value UNION ALL SELECT value FROM json_each(${revokedKeys})`", "sql`SELECT value FROM json_each(${revokedKeys}) UNION ALL SELECT ${keyId} AS value`", "the latest revocation is kept"],
-    ["replay/slots.ts", "\n        AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${isDelivery})`", "`", "an event is owed once, though two replays send it"],
+    ["replay/slots.ts", " AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${isDelivery})`", "`", "an event is owed once, though two replays send it"],
   ]),
 ];

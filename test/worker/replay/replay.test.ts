@@ -5,8 +5,8 @@ import { encodeCursor } from "../../../src/contract/cursor.ts";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import { isoTime } from "../../../src/contract/time.ts";
-import { commit, openDatabase } from "../../../src/db/client.ts";
-import { events, PRIORITY } from "../../../src/db/schema.ts";
+import { commit, type Database, openDatabase } from "../../../src/db/client.ts";
+import { attempts, events, PRIORITY } from "../../../src/db/schema.ts";
 import { announce } from "../../../src/events/outbox.ts";
 import { findSubscriptionHealth, findUndeliveredSince } from "../../../src/history/health.ts";
 import type { PageBody } from "../../../src/http/paging.ts";
@@ -37,6 +37,7 @@ import {
   dispatchOn,
   draftLeads,
   endWait,
+  failAtTrip,
   HOUR_MS,
   isolated,
   observedDatabase,
@@ -166,7 +167,7 @@ describe("a redelivery", () => {
       expect(row).toMatchObject(
         row.eventId === delivered
           ? { state: "delivered", settledAt: T0 + 10 }
-          : { state: "pending", attempts: 0, settledAt: null },
+          : { state: "pending", attempts: 0, settledAt: null, scheduledAt: null },
       );
     const never = { exhausted: 0, cancelled: 0 };
     await expectLedger(workspaceId, { ...never, created: 6, pending: 5, delivered: 1 });
@@ -187,6 +188,7 @@ describe("a redelivery", () => {
         (await sendAgain(db, id, { since: T0, until: null, states }, NOW))?.count;
       expect(await count(state)).toBe(0);
       expect(await count("delivered")).toBe(2);
+      expect(await deliveriesTo(id)).toMatchObject(Array(2).fill({ deliveredEarlier: true }));
     },
   );
 
@@ -463,7 +465,7 @@ test.each([
 
 test("what is due counts as waiting while requests are spaced", async () => {
   const { id } = await owed(1, T0);
-  await setDeliveries(id, { attempts: 1, priority: PRIORITY.inStreak, dueAt: NOW - 1_000 });
+  await setDeliveries(id, { attempts: 1, priority: PRIORITY.scheduled, dueAt: NOW });
   const rejected = { since: T0, outcome: "answered", status: 400 } as const;
   const states = ["retrying"] as const;
   await setSubscription(id, { rejections: { "run.completed": rejected } });
@@ -622,21 +624,26 @@ describe("a replay of a range", () => {
     expect(await countOf(id, { after: later })).toBe(3);
   });
 
-  test("leaves out a delivery that has changed since it was read", async () => {
+  test.each([
+    ["delivered", { state: "delivered" }, { delivered: 1, pending: 2 }],
+    ["tried", { attempts: 12 }, { exhausted: 1, pending: 2 }],
+    ["rescheduled", { dueAt: NOW + 1 }, { exhausted: 1, pending: 2 }],
+  ] as const)("leaves out a delivery that was %s since it was read", async (_, row, states) => {
     const { id, first } = await failed();
     const { DB } = observedDatabase({
-      before: async (trip) =>
-        void (trip === 3 && (await setDeliveries(id, { state: "delivered" }, first))),
+      before: async (trip) => void (trip === 3 && (await setDeliveries(id, row, first))),
     });
     expect(await sendAgain(openDatabase(DB), id, all, NOW)).toMatchObject({ count: 2 });
-    expect(await statesOf(id)).toEqual({ delivered: 1, pending: 2 });
+    expect(await statesOf(id)).toEqual(states);
+    expect(await db.select().from(attempts).where(eq(attempts.eventId, first))).toEqual([]);
   });
 
   test("sends what was cancelled because its type was removed once that is listed again", async () => {
     const { id, run } = await failed();
     await setDeliveries(id, { state: "cancelled" }, run);
     await setSubscription(id, { events: ["lead.created"] });
-    expect(await countOf(id, { states: ["cancelled"] })).toBe(0);
+    for (const dryRun of [true, false])
+      expect(await countOf(id, { states: ["cancelled"], dryRun })).toBe(0);
     await setSubscription(id, { events: ["lead.created", "run.completed"] });
     expect(await countOf(id, { states: ["cancelled"] })).toBe(1);
   });
@@ -661,8 +668,31 @@ describe("a resend by id", () => {
     expect(await scheduleOf(id, NOW)).toEqual([[eventIds[0], 0]]);
   });
 
-  test("leaves a new delivery that is due to its queue", async () => {
+  test("brings deliveries forward in the order in which they are due", async () => {
+    const { id, drafts } = await owed(2, T0);
+    const [first = "", second = ""] = drafts.map((draft) => draft.id).toSorted();
+    const waiting = { attempts: 1, priority: PRIORITY.scheduled };
+    await setDeliveries(id, { ...waiting, dueAt: NOW + 2 * HOUR_MS }, first);
+    await setDeliveries(id, { ...waiting, dueAt: NOW + HOUR_MS }, second);
+    await sendAgain(db, id, { eventIds: [first, second] }, NOW);
+    expect(await scheduleOf(id, NOW)).toEqual([
+      [second, 0],
+      [first, 100],
+    ]);
+  });
+
+  test("keeps the schedule of what a replay has brought forward", async () => {
     const { id, drafts } = await owed(1, T0);
+    await setDeliveries(id, { attempts: 4, priority: PRIORITY.scheduled, dueAt: NOW + HOUR_MS });
+    await sendAgain(db, id, { since: T0, until: null, states: ["retrying"] }, NOW);
+    await sendAgain(db, id, { eventIds: drafts.map((draft) => draft.id) }, NOW);
+    const resent = { priority: PRIORITY.manual, dueAt: NOW, scheduledAt: NOW + HOUR_MS };
+    expect(await deliveriesTo(id)).toMatchObject([resent]);
+  });
+
+  test("leaves a new delivery that is due to its queue, whatever is scheduled", async () => {
+    const { id, drafts } = await owed(1, T0);
+    await setSubscription(id, { manualSlotsUntil: NOW + HOUR_MS });
     const eventIds = drafts.map((draft) => draft.id);
     expect(await sendAgain(db, id, { eventIds }, NOW)).toMatchObject({ count: 0 });
     expect(await deliveriesTo(id)).toMatchObject([{ priority: PRIORITY.untried, dueAt: T0 }]);
@@ -704,6 +734,22 @@ test("redeliver rejects what belongs to a range together with event ids", async 
     expect(await errorOf(Platform.redeliver({ webhookId: id, eventIds, ...field }))).toContain(
       "cannot be combined with eventIds",
     );
+});
+
+test.each<[string, number, (db: Database, id: string, eventId: string) => Promise<unknown>]>([
+  ["An enabling", 1, (db, id) => enableAndReplay(db, id, null, NOW)],
+  [
+    "A replay",
+    3,
+    (db, id) => sendAgain(db, id, { since: T0, until: null, states: ["exhausted"] }, NOW),
+  ],
+  ["A resend", 3, (db, id, eventId) => sendAgain(db, id, { eventIds: [eventId] }, NOW)],
+])("%s whose reply was lost is not tried again", async (_, trip, act) => {
+  const { id, drafts } = await owed(1, T0);
+  await setDeliveries(id, { state: "exhausted", attempts: 11, settledAt: T0 });
+  const { DB, trips } = observedDatabase({ after: failAtTrip(trip) });
+  await expect(act(openDatabase(DB), id, drafts[0]?.id ?? "")).rejects.toThrow("connection lost");
+  expect(trips).toHaveLength(trip);
 });
 
 test("Two replays of an event that had no delivery at once make one delivery of it", async () => {
