@@ -220,8 +220,8 @@ export class DeliverySession {
       cancelEpoch: stored.cancelEpoch,
       url: stored.url,
       paceChanged,
-      // Disabling is stored with the pace that it follows from. A manual send never disables (`isDead`).
-      disable: paceChanged && this.#isDead,
+      // A manual send never disables (`isDead`).
+      disable: this.#isDead,
       last: last
         ? {
             at: last.startedAt,

@@ -167,6 +167,28 @@ describe("a subscription is disabled", () => {
     expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null, failures: 0 });
   });
 
+  test("but not once it was enabled again, by a post that could not be made", async () => {
+    const { id } = await owed(2, END);
+    await setSubscription(id, { ...streakSince(T0, 9), concurrency: 2 });
+    const second = Promise.withResolvers<Outcome>();
+    const { DB } = observedDatabase({
+      async before(trip) {
+        if (trip !== 2) return;
+        await commit(db, disableSubscription(id, END));
+        await commit(db, { enabled: enableSubscription(id) });
+      },
+      after(trip) {
+        // The session knows by then that it was enabled.
+        if (trip === 2) setTimeout(() => second.reject(new Error("no encryption key")), 20);
+      },
+    });
+    const { posts, attempt } = subscriber(() => (posts.length === 1 ? REJECTED : second.promise));
+    const startedAt = Date.now();
+    await dispatchOn(DB, () => END + Date.now() - startedAt, [id], attempt);
+    expect(posts).toHaveLength(2);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null, failures: 0 });
+  });
+
   test("but not again by a second try after a lost reply, if it was enabled in between", async () => {
     const { id } = await failing(10);
     const disabled: (number | null)[] = [];

@@ -215,6 +215,15 @@ test("Only the delivery that is sent next is signed while requests are spaced", 
   expect(signed).toEqual([1, 0]);
 });
 
+test("A manual send comes first, although more than a round claims have been due for longer", async () => {
+  const { id, drafts } = await owed(CLAIM_MAX + 1, NOW);
+  const manual = drafts[0]?.id;
+  await setDeliveries(id, { priority: PRIORITY.manual, dueAt: NOW + 1 }, manual);
+  const { posts, attempt } = subscriber();
+  await dispatchAt(NOW + 1, [id], attempt);
+  expect(posts[0]).toBe(manual);
+});
+
 describe("a failure", () => {
   test("that requests a delay ends the session without counting an attempt of the rest", async () => {
     const { id } = await owed(10, NOW);

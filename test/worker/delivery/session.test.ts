@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { DISPATCH_STATEMENTS_MAX, dispatch } from "../../../src/delivery/dispatch.ts";
+import type { WakeUp } from "../../../src/delivery/messages.ts";
 import { InvocationLimit, type Outcome } from "../../../src/delivery/outcome.ts";
+import { LEASE_MS } from "../../../src/delivery/round.ts";
 import type { DispatchPorts } from "../../../src/delivery/session.ts";
 import { sleep } from "../../../src/primitives/timing.ts";
 import {
@@ -16,6 +18,7 @@ import {
   owed,
   owedToMany,
   portsAt,
+  setDeliveries,
   setSubscription,
   statesOf,
   subscriber,
@@ -24,6 +27,7 @@ import {
 import { keepLog } from "../../support/log-lines.ts";
 import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
 import { insertDeliveries } from "../../support/rows.ts";
+import { shortenTimers } from "../../support/timers.ts";
 import { until } from "../../support/until.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
@@ -107,6 +111,35 @@ function begin(ids: string[], now: () => number, attempt: DispatchPorts["attempt
   const run = dispatch(db, new Map(ids.map((id) => [id, 0])), ports, { queue: "fast" });
   return { run, ended };
 }
+
+test("a wake-up that is noted while a request outlasts its lease is sent at the end", async () => {
+  const { id, drafts } = await owed(3, NOW);
+  await setSubscription(id, { concurrency: 2 });
+  const wakeAt = NOW + 3_600_000;
+  await setDeliveries(id, { dueAt: wakeAt }, drafts[0]?.id);
+  shortenTimers((ms) => ms > 50 && ms <= 1_000);
+  const start = performance.now();
+  let lateMs = 0;
+  // Twenty times as fast as the real one.
+  const now = () => Math.floor(NOW + lateMs + 20 * (performance.now() - start));
+  const answer = Promise.withResolvers<Outcome>();
+  const { posts, attempt } = subscriber(async () => {
+    if (posts.length === 2) return answer.promise;
+    await until(() => posts.length === 2);
+    lateMs = LEASE_MS;
+    return OK;
+  });
+  const wakeUps: (WakeUp | null)[] = [];
+  const ports: DispatchPorts = {
+    ...portsAt(now, attempt),
+    finished: (_, wakeUp) => void wakeUps.push(wakeUp),
+  };
+  const run = dispatch(db, new Map([[id, 0]]), ports, { queue: "fast" });
+  await expect.poll(() => subscriptionRow(id)).toMatchObject({ notedWakeAt: wakeAt });
+  answer.resolve(OK);
+  await run;
+  expect(wakeUps).toMatchObject([{ subscriptionId: id, wakeAt }]);
+});
 
 describe("subscriptions that share a dispatch", () => {
   test("each get their first request before any gets a second", async () => {
