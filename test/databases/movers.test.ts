@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { markMoved } from "../../scripts/restore/statements.ts";
 import { DAY_MS } from "../../src/contract/time.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
-import { deleteEndedSubscriptions, exhaustExpired } from "../../src/delivery/cancellation.ts";
+import { deleteEndedSubscriptions } from "../../src/delivery/cancellation.ts";
 import { deleteOldCounts } from "../../src/history/counts.ts";
 import { deleteOldErasedLeads } from "../../src/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "../../src/lifecycle/retention.ts";
@@ -207,47 +207,26 @@ test("a workspace that is being erased is not moved, and one that moves is not e
   expect(await valueIn("DB", "SELECT 1 FROM workspaces WHERE id = ?", workspaceId)).toBeUndefined();
 });
 
-describe("the sweep", () => {
-  test("deletes nothing of a workspace that moves, whatever is due", async () => {
-    const { workspaceId } = await openWithLeads(1);
-    const ids = [await recordAutomation(workspaceId)];
-    await Platform.removeAutomations({ workspaceId, ids });
-    await Platform.eraseLeads({ workspaceId, references: ["never recorded"] });
-    await insertSubscriptions([{ id: `whk_ended${workspaceId}`, workspaceId, deletedAt: 1 }]);
-    for (const due of ["automations SET removed_at = 1", "erased_leads SET erased_at = 1"])
-      await rowsIn("DB_2", `UPDATE ${due} WHERE workspace_id = ?`, workspaceId);
-    const later = Date.now() + 40 * DAY_MS;
-    const tables = ["automations", "erased_leads", "subscriptions", "events", "delivery_counts"];
-    const counted = tables.map(
-      (table) => `(SELECT count(*) FROM ${table} WHERE workspace_id = ?1)`,
-    );
-    const rows = () => rowsIn("DB_2", `SELECT ${counted}`, workspaceId);
-    const before = await rows();
-    await moveUntil(workspaceId, "copying");
-    const db = openDatabase(databaseOf("DB_2"));
-    await cleanUpAutomations(db, Date.now(), () => true);
-    await commit(db, deleteOldErasedLeads(Date.now()));
-    await commit(db, deleteEndedSubscriptions());
-    await commit(db, deleteOldCounts(later));
-    await deleteExpired(db, parseRetention(env), later, () => true);
-    expect(await rows()).toEqual(before);
-    await moved(workspaceId, "DB_3");
-  });
-
-  test("lets no delivery expire in a workspace that moves", async () => {
-    const { workspaceId, webhookId } = await openWithLeads(1);
-    await rowsIn(
-      "DB_2",
-      "UPDATE deliveries SET state = 'pending', priority = 3, attempts = 1 WHERE subscription_id = ?",
-      webhookId,
-    );
-    await moveUntil(workspaceId, "copying");
-    await commit(
-      openDatabase(databaseOf("DB_2")),
-      exhaustExpired({ now: Date.now() + 40 * DAY_MS }),
-    );
-    const state = "SELECT state FROM deliveries WHERE subscription_id = ?";
-    expect(await valueIn("DB_2", state, webhookId)).toBe("pending");
-    await moved(workspaceId, "DB_3");
-  });
+test("the sweep deletes nothing of a workspace that moves, whatever is due", async () => {
+  const { workspaceId } = await openWithLeads(1);
+  const ids = [await recordAutomation(workspaceId)];
+  await Platform.removeAutomations({ workspaceId, ids });
+  await Platform.eraseLeads({ workspaceId, references: ["never recorded"] });
+  await insertSubscriptions([{ id: `whk_ended${workspaceId}`, workspaceId, deletedAt: 1 }]);
+  for (const due of ["automations SET removed_at = 1", "erased_leads SET erased_at = 1"])
+    await rowsIn("DB_2", `UPDATE ${due} WHERE workspace_id = ?`, workspaceId);
+  const later = Date.now() + 40 * DAY_MS;
+  const tables = ["automations", "erased_leads", "subscriptions", "events", "delivery_counts"];
+  const counted = tables.map((table) => `(SELECT count(*) FROM ${table} WHERE workspace_id = ?1)`);
+  const rows = () => rowsIn("DB_2", `SELECT ${counted}`, workspaceId);
+  const before = await rows();
+  await moveUntil(workspaceId, "copying");
+  const db = openDatabase(databaseOf("DB_2"));
+  await cleanUpAutomations(db, Date.now(), () => true);
+  await commit(db, deleteOldErasedLeads(Date.now()));
+  await commit(db, deleteEndedSubscriptions());
+  await commit(db, deleteOldCounts(later));
+  await deleteExpired(db, parseRetention(env), later, () => true);
+  expect(await rows()).toEqual(before);
+  await moved(workspaceId, "DB_3");
 });

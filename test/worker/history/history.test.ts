@@ -195,6 +195,15 @@ describe("listFailures", () => {
     }
   });
 
+  test("ends with a page that is just full", async () => {
+    const { workspaceId } = await withEachState();
+    const request = { workspaceId, limit: 2 };
+    expect(await Platform.listFailures(request)).toMatchObject({
+      items: [{}, {}],
+      nextCursor: null,
+    });
+  });
+
   test("shows each failure on one page, also an event that failed at several webhooks", async () => {
     const workspaceId = await createWorkspace();
     const ids: string[] = [];
