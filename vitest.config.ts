@@ -52,6 +52,9 @@ function inWorkerd(
         wrangler: { configPath: "./wrangler.toml" },
         miniflare: {
           ...more,
+          // Added to those of wrangler.toml. Vitest and the runtime exchange modules and results over a WebSocket on
+          // this machine, where compressing takes longer than it saves.
+          compatibilityFlags: ["no_web_socket_compression"],
           bindings: {
             MIGRATIONS: await readD1Migrations("./migrations"),
             // Overrides a local .dev.vars.
