@@ -92,12 +92,19 @@ async function aShare({ world, subscribe, record, pass, expectDelivered }: Stage
     [0.5, chance.between(20, 60)],
     [0.95, chance.between(60, 300)],
   ] as const);
+  // After more rejected events in a row than these, which chance alone may bring, requests are up to a minute apart, so
+  // events wait for each other.
+  const mostInRow = share < 0.9 ? 10 : Number.POSITIVE_INFINITY;
+  let inRow = 0;
   const rejected = new Map<string, boolean>();
   const status = pickRejection(world);
   const isRejected = ({ id }: OfferedEvent) => {
-    const known = rejected.get(id) ?? chance.happens(share);
-    rejected.set(id, known);
-    return known;
+    const known = rejected.get(id);
+    if (known !== undefined) return known;
+    const decided = inRow < mostInRow && chance.happens(share);
+    inRow = decided ? inRow + 1 : 0;
+    rejected.set(id, decided);
+    return decided;
   };
   await subscribe((event) => (isRejected(event) ? status : 200), ["lead.created"]);
   for (let i = 0; i < 200; i++) {
