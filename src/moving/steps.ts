@@ -145,7 +145,6 @@ async function drain(env: Env, move: Move): Promise<void> {
       .where(
         and(
           isLockedBy(move),
-          eq(workspaces.writeLock, "draining"),
           sql`NOT EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${subscriptions.workspaceId} = ${workspaceId}
             AND ${subscriptions.leasedUntil} > ${Date.now()})`,
         ),
@@ -206,7 +205,7 @@ async function switchDirectory(env: Env, move: Move): Promise<void> {
   });
   if (found.length === 0) throw new Error(`${to} has lost the copied rows: cancel the move`);
   // A cancelled move must not switch the directory.
-  const isOn = sql`EXISTS (SELECT 1 FROM ${moves} WHERE ${moves.id} = ${id} AND ${moves.stage} = 'copying')`;
+  const isOn = sql`EXISTS (SELECT 1 FROM ${moves} WHERE ${moves.id} = ${id})`;
   const switched = qb
     .update(workspaces)
     .set({ database: to === DIRECTORY ? null : to })

@@ -123,6 +123,17 @@ test("a move that is cancelled while the sweep continues it is not begun again",
   await livesIn("DB_2");
 });
 
+test("a sweep whose budget has ended continues no move", async () => {
+  const { workspaceId } = await openWithLeads();
+  await moveUntil(workspaceId, "copying");
+  await leaveMoves();
+  const progress = () => rowsIn("DB", "SELECT * FROM moves WHERE workspace_id = ?", workspaceId);
+  const before = await progress();
+  await continueMoves(env, () => false);
+  expect(await progress()).toEqual(before);
+  await moved(workspaceId, "DB_2");
+});
+
 test("a move whose target has lost what was copied can be cancelled", async () => {
   const { workspaceId, livesIn } = await openWithLeads();
   await moveUntil(workspaceId, "copying");

@@ -26,6 +26,7 @@ import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 import {
   allDelivered,
+  cleanUp,
   homesOf,
   moved,
   moveUntil,
@@ -207,6 +208,15 @@ test("a retry that is due after a move is in the queue again, with the name of t
   expect(fast.slice(1)).toEqual([
     { ...wakeUp, wakeAt: dueAt, delaySeconds: expect.toSatisfy((s) => s > 0 && s <= 30) },
   ]);
+});
+
+test("a move logs each stage that it enters, and its end", async () => {
+  const { workspaceId } = await openWithLeads(1);
+  await moved(workspaceId, "DB_3");
+  await cleanUp();
+  const logged = lines.filter((line) => line.includes(workspaceId)).map((line) => JSON.parse(line));
+  const stages = logged.flatMap(({ event, stage }) => (event === "move" ? stage : []));
+  expect(stages).toEqual(["copying", "switching", "cleanup", "done"]);
 });
 
 test("a move leaves the noted messages of other workspaces as they are", async () => {
