@@ -35,14 +35,17 @@ import {
   MINUTE_MS,
   observedDatabase,
   owed,
+  redeliver,
   setDeliveries,
   setSubscription,
+  statesOf,
   subscribe,
   subscribeMany,
 } from "../../support/deliveries.ts";
 import { clearMail, mailbox } from "../../support/mailbox.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { announcedEmail, insertSubscriptions } from "../../support/rows.ts";
+import { storeEvents } from "../../support/stored-events.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12, 34);
 /** When administrators are told. */
@@ -312,11 +315,12 @@ describe("administrators of a subscription that stays disabled", () => {
     expect(await announcedOf(id)).toMatchObject({ reminders: REMINDERS_MAX });
   });
 
-  test("are told until when a missed event can be sent, even if it is stored for a few days only", async () => {
-    const { id } = await failing(LASTING);
+  test("are told until when the oldest missed event can be sent, even if it is stored for a few days", async () => {
+    const { id, workspaceId } = await failing(LASTING);
     expect(await sweepAt(DUE)).toHaveLength(1);
     const at = PROBES[LASTING] as number;
     await failAt(id, [at]);
+    await announceLeads(workspaceId, 1, at);
     const mail = mailbox();
     mail.env.EVENTS_KEPT_DAYS = 7 as never;
     await mail.sweepAt(at);
@@ -331,15 +335,28 @@ describe("administrators of a subscription that stays disabled", () => {
     expect(reminder?.text).toContain("Événements manqués\u00a0: 1. ");
   });
 
-  test("are notified of no missed event that was a test", async () => {
+  test.each([
+    ["was a test", { test: true }],
+    ["is of a type that it does not list", { type: "run.completed" as const }],
+  ])("are notified of no missed event that %s", async (_, event) => {
     const { at, id } = await disabled();
     const [first] = await deliveriesTo(id);
     await db
       .update(events)
-      .set({ test: true })
+      .set(event)
       .where(eq(events.id, first?.eventId ?? ""));
     const [reminder] = await sweepAt(at + WEEK_MS);
     expect(reminder?.text).toContain("Événements manqués\u00a0: 1. ");
+  });
+
+  test("are notified of missed events that another subscription has received", async () => {
+    const { at, workspaceId } = await disabled();
+    const other = await subscribe(workspaceId);
+    await redeliver(other.id, { since: T0, until: null, states: ["missed"] }, at);
+    await dispatchAt(at + MINUTE_MS, [other.id], answered(200));
+    expect(await statesOf(other.id)).toEqual({ delivered: 2 });
+    const [reminder] = await sweepAt(at + WEEK_MS);
+    expect(reminder?.text).toContain("Événements manqués\u00a0: 2. ");
   });
 
   test("are not reminded once it is enabled again", async () => {
@@ -414,6 +431,27 @@ describe("subscriptions of a workspace to one host", () => {
     await setSubscription(ids[0] ?? "", { failingSince: T0 + MINUTE_MS });
     const [sent] = await sweepAt(DUE + MINUTE_MS);
     expect(sent?.text).toContain("depuis le 5 janvier 2026 à 12:34");
+  });
+
+  test("are told at least how many events they missed, if there are very many", async () => {
+    const { workspaceId, ids } = await failingAt(many(20));
+    await storeEvents(workspaceId, ids[0] ?? "", 250, T0 + 1, "missed");
+    const disabledAt = T0 + DISABLE_AFTER_MS;
+    for (const id of ids) await setSubscription(id, { disabledAt, disabledByFailures: true });
+    const [sent] = await sweepAt(disabledAt);
+    expect(sent?.text).toContain("Événements manqués\u00a0: au moins 250. ");
+  });
+
+  test("are told of no event that one of them missed before it failed", async () => {
+    const [first = "", second = ""] = (await failingAt(many(2))).ids;
+    await setDeliveries(first, { state: "delivered" });
+    await setDeliveries(second, { state: "exhausted" });
+    const disabledAt = T0 + DISABLE_AFTER_MS;
+    const disabled = { disabledAt, disabledByFailures: true };
+    await setSubscription(first, disabled);
+    await setSubscription(second, { ...disabled, failingSince: T0 + HOUR_MS });
+    const [sent] = await sweepAt(disabledAt);
+    expect(sent?.text).not.toContain("Événements manqués");
   });
 
   test("share their reminders, too", async () => {
