@@ -318,9 +318,9 @@ const changeDeliveries = prepared(
     .where(IS_UNRECORDED),
 );
 
-// The fencing counter `cancelEpoch` also protects a subscription that is enabled again: disabling increments the
-// epoch, so if the reply is lost, a second try finds another epoch and does not disable the subscription again. In the
-// same way, no round restores a wait that a replay has ended.
+// The fencing counter `cancelEpoch` also protects a subscription that was disabled or deleted since, because both
+// increment it. So if the reply is lost, a second try finds another epoch, and does not disable a subscription that was
+// enabled again. In the same way, no round restores a wait that a replay has ended.
 const IS_CURRENT_PACE = sql`(change.value->>'paceChanged' AND ${subscriptions.cancelEpoch} = change.value->>'cancelEpoch'
   AND ${subscriptions.url} = change.value->>'url')`;
 const IS_LEASED_BY_US = sql`${subscriptions.id} = change.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}`;
@@ -356,10 +356,7 @@ const disable = prepared(
     .update(subscriptions)
     .set({ ...cancelAllPending(), disabledAt: NOW, disabledByFailures: true })
     .from(SUBSCRIPTION_CHANGES)
-    .where(
-      sql`${IS_LEASED_BY_US} AND ${IS_CURRENT_PACE} AND change.value->>'disable'
-        AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`,
-    ),
+    .where(sql`${IS_LEASED_BY_US} AND ${IS_CURRENT_PACE} AND change.value->>'disable'`),
 );
 
 const PROGRESS = sql`json_each(${sql.placeholder("inProgress")}) AS progress`;
