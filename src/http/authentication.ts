@@ -39,7 +39,8 @@ import type { Admission, AppEnv } from "./context.ts";
  * 2. A result that is older than the gate's bookmark, or from another database, is read again.
  * 3. If the gate refuses the request, the refusal is the response, whatever the route has read.
  *
- * @throws ApiError `invalid_api_key`, `workspace_access_denied` or `rate_limited`, in this order.
+ * @throws ApiError `invalid_api_key`, `workspace_access_denied` or `rate_limited`, in this order. An IP address that has
+ *   failed too often gets `rate_limited` instead of `invalid_api_key`.
  */
 export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   await noteAddress(c);
@@ -100,10 +101,16 @@ async function handleEarlyRead(
 ): Promise<void> {
   c.set("workspaceId", known.workspaceId);
   const admission = admit(c, keyHash);
-  const required = admission.then((decided) => {
-    if (!decided.isAdmitted) throw decided.error;
-    return readPoint(c, decided);
-  });
+  const required = admission.then(
+    (decided) => {
+      if (!decided.isAdmitted) throw decided.error;
+      return readPoint(c, decided);
+    },
+    () => {
+      // The gate's own error, which is the response, would look as if a read should be tried again.
+      throw new Error("the gate has failed");
+    },
+  );
   const reads = new EarlyReads(readPoint(c, known), required);
   c.set("db", openDatabase(reads));
   // Hono passes an error of the route to `handleError`, and sets `c.error`, so `next` does not reject.
