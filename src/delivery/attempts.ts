@@ -9,7 +9,7 @@ import { attempts, deliveries, deliveryCounts, subscriptions } from "../db/schem
  * delivery, and its share in the counts.
  *
  * Attempts are counted by subscription, UTC day, event type and result. The transaction that records
- * outcomes adds the counts up, so the counts are exact, and a subscription costs one row however many attempts it had.
+ * outcomes adds the counts up, so they count what was recorded, and a subscription costs one row however many attempts it had.
  *
  * The counts of a day are a flat JSON object. `lead.created delivered`, `lead.created failed` and
  * `lead.created exhausted` count attempts; `failed` ones will be retried. `ms 200` counts the responses that

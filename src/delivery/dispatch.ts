@@ -93,7 +93,7 @@ export async function dispatch(
     const round = await makeRound(db, requests, terms, (count) => {
       statements += count;
     });
-    const { subscriptions, wakeUps, due = [], heads = [] } = round;
+    const { subscriptions, noted, due = [], heads = [] } = round;
     const found = new Map(subscriptions.map((row) => [row.subscriptionId, row]));
     // A subscription has rows in `heads` if its requests are spaced, and otherwise in `due`.
     const rowsOf = Map.groupBy([...due, ...heads], (row) => row.subscriptionId);
@@ -106,7 +106,7 @@ export async function dispatch(
     const signed = ports.prepare(toSend, found, requestedAt);
     const claims = Map.groupBy(signed, (delivery) => delivery.subscriptionId);
     for (const id of claims.keys()) pool.serve(id, found.get(id)?.workspaceId ?? "");
-    const notedFor = new Map(wakeUps.map((wakeUp) => [wakeUp.subscriptionId, wakeUp.wakeAt]));
+    const notedFor = new Map(noted.map((wakeUp) => [wakeUp.subscriptionId, wakeUp.wakeAt]));
     return requests.map(({ subscriptionId: id }) => {
       const own = rowsOf.get(id) ?? [];
       const subscription = found.get(id) ?? null;

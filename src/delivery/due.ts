@@ -11,8 +11,8 @@ import { queueOf } from "./policy.ts";
 
 /*
  * When pending deliveries are sent, in SQL, and whom to wake for them: the subscriptions of a workspace, at the end of a
- * transaction that made deliveries pending (`selectWakeUps`), and those of all workspaces whose deliveries are late, because a queue has lost their
- * message or their dispatch has died (`findLate`).
+ * transaction that made deliveries pending (`selectWakeUps`), and those of all workspaces whose deliveries are late,
+ * because a queue has lost their message or their dispatch has died (`findLate`).
  *
  * The conditions apply the decisions of policy.ts that the rows store: the priority and due time of a delivery, and
  * `blockedUntil` and `streakRetryAt` of its subscription. Two forms of this must agree. `nextAttemptAt` computes when a
@@ -78,7 +78,8 @@ export function nextSendAt(condition: SQL = sql`1`): SQL<number | null> {
 /**
  * Selects a wake-up for each subscription of a workspace that has something to send now, or something to send later for
  * which no message is underway that arrives in time (messages.ts). The latter happens if an event is recorded while
- * requests are spaced, and what else is pending is due much later. A delivery that is cancelled, but whose row still
+ * requests are spaced, and what else is pending is due much later. It is woken now, too: its round notes when a delayed
+ * message is to arrive, and its session sends that. A delivery that is cancelled, but whose row still
  * says `pending`, counts, because the dispatch marks it.
  *
  * A subscription that a dispatch leases needs none: the dispatch looks again when it releases the lease, and finds what
@@ -112,7 +113,7 @@ const subscriptionsToWake = prepared(
         AND ${subscriptions.leasedUntil} <= ${sql.placeholder("now")})
     SELECT id AS subscriptionId, slow FROM free
     WHERE next_at <= ${sql.placeholder("now")}
-      -- No message is underway that arrives in time (messages.ts). The round that this wake-up causes notes one.
+      -- No message is underway that arrives in time (messages.ts).
       OR next_at IS NOT NULL AND (noted_wake_at <= ${sql.placeholder("now")} OR noted_wake_at > next_at)`),
 );
 

@@ -90,7 +90,7 @@ export const PACE_COLUMNS = Object.keys(paceColumns(INITIAL_PACE)) as (keyof Ret
 export interface TypeOutcomes {
   /** The event types of which nothing was accepted since an event failed. */
   rejections: Rejections;
-  /** The event types of which the last attempt succeeded. */
+  /** The event types of which the last attempt succeeded, failed manual sends aside. */
   acceptedTypes: WebhookEvent[];
 }
 
@@ -110,6 +110,8 @@ export interface PendingDelivery {
   priority: Priority;
   /** Attempts on its retry schedule so far. */
   attempts: number;
+  /** All attempts so far, which tells whether the next one has been recorded. */
+  attemptsMade: number;
   dueAt: number;
   /** When its retry schedule makes it due, if a resend or a replay has brought it forward; otherwise null. */
   scheduledAt: number | null;

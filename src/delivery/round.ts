@@ -69,7 +69,7 @@ export interface DeliveryChange {
   eventId: string;
   type: WebhookEvent;
   /** The delivery as it was claimed. If a manual send was requested since then, it stays pending. */
-  claimed: Pick<PendingDelivery, "attempts" | "priority" | "dueAt">;
+  claimed: Pick<PendingDelivery, "attempts" | "attemptsMade" | "priority" | "dueAt">;
   state: "delivered" | "pending" | "exhausted" | "cancelled";
   attempts: number;
   priority: number;
@@ -232,7 +232,7 @@ function buildRound(requests: readonly RoundRequest[], terms: RoundTerms, isRepe
     paces: subscriptionChanges.length > 0 ? changeSubscriptions(values) : undefined,
     disabled: subscriptionChanges.some(({ disable }) => disable) ? disable(values) : undefined,
     leased: isClaiming ? lease(values) : undefined,
-    wakeUps: noteWakeUps(values),
+    noted: noteWakeUps(values),
     subscriptions: selectSubscriptions(values),
     due: isClaiming ? selectDue(values) : undefined,
     heads: isClaiming ? selectHeads(values) : undefined,
@@ -257,16 +257,14 @@ const IS_NOT_LEASED_ELSEWHERE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${
 
 /**
  * The change of the delivery is not recorded yet, and no other dispatch has leased its subscription. A recorded change
- * shows in the row. An attempt that counts has raised `attempts`, so the row differs from what was claimed. An early
- * attempt has left `attempts` alone, but has set `lastAt`. A change without an attempt has set `dueAt`, or the state.
+ * shows in the row: an attempt has raised `attemptsMade`, and a change without an attempt has set `dueAt`, or the state.
+ * `attempts` alone does not show it. An early attempt leaves it as it is, and a replay begins it anew.
  */
 const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
   AND ${deliveries.state} = 'pending'
   AND ${deliveries.attempts} = change.value->>'$.claimed.attempts'
-  AND CASE
-    WHEN change.value->>'attempts' > ${deliveries.attempts} THEN 1
-    WHEN change.value->>'outcome' IS NULL THEN ${deliveries.dueAt} IS NOT change.value->>'dueAt'
-    ELSE ${deliveries.lastAt} IS NOT change.value->>'startedAt' END
+  AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'
+  AND (change.value->>'outcome' IS NOT NULL OR ${deliveries.dueAt} IS NOT change.value->>'dueAt')
   AND EXISTS (SELECT 1 FROM ${subscriptions}
     WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED})`;
 
@@ -304,7 +302,8 @@ const changeDeliveries = prepared(
       state: sql`iif(${IS_RESENT}, 'pending', change.value->>'state')`,
       priority: sql`iif(${IS_RESENT}, ${PRIORITY.manual}, change.value->>'priority')`,
       dueAt: sql`iif(${IS_RESENT}, ${deliveries.dueAt}, coalesce(change.value->>'dueAt', ${deliveries.dueAt}))`,
-      scheduledAt: sql`iif(${IS_RESENT}, change.value->>'dueAt', iif(change.value->>'outcome' IS NULL, ${deliveries.scheduledAt}, NULL))`,
+      scheduledAt: sql`CASE WHEN change.value->>'outcome' IS NULL THEN ${deliveries.scheduledAt}
+        WHEN ${IS_RESENT} THEN change.value->>'dueAt' END`,
       settledAt: sql`iif(${IS_RESENT}, NULL, change.value->>'settledAt')`,
       deliveredEarlier: sql`(${deliveries.deliveredEarlier} OR ${IS_RESENT} AND change.value->>'state' = 'delivered')`,
       attempts: sql`change.value->>'attempts'`,
@@ -474,7 +473,7 @@ const selectSubscriptions = prepared(
 
 /** The columns of a `DueDelivery`: its place in the lines, and the row that `makeBody` makes its body from. */
 const DUE_DELIVERY = sql`${deliveries.subscriptionId} AS subscriptionId, ${deliveries.type} AS type,
-  ${deliveries.priority} AS priority, ${deliveries.attempts} AS attempts, ${deliveries.dueAt} AS dueAt,
+  ${deliveries.priority} AS priority, ${deliveries.attempts} AS attempts, ${deliveries.attemptsMade} AS attemptsMade, ${deliveries.dueAt} AS dueAt,
   ${deliveries.scheduledAt} AS scheduledAt, ${deliveries.lastAt} AS lastAt, ${IS_WITHDRAWN} AS isWithdrawn,
   ${BODY.eventId} AS eventId, ${BODY.createdAt} AS createdAt, ${BODY.storedBody} AS storedBody,
   ${BODY.leadId} AS leadId, ${BODY.lead} AS lead`;

@@ -45,12 +45,8 @@ export function createSender(env: Env, isTest = false) {
   const isForbidden = createGuard(env);
 
   /**
-   * Begins to make and sign the bodies of deliveries. The whole claim is begun at once, so that most requests need not
-   * wait for Web Crypto.
-   *
-   * @param targets the targets of their subscriptions, by id.
-   * @param now the time of the signatures, in Unix milliseconds. The targets are at least as recent, so that a secret
-   *   that was rotated before this time signs.
+   * Begins to make and sign the bodies of deliveries, as `DispatchPorts` says. The whole claim is begun at once, so that
+   * most requests need not wait for Web Crypto.
    */
   function prepare(
     rows: readonly DueDelivery[],
@@ -77,6 +73,7 @@ export function createSender(env: Env, isTest = false) {
         type: row.type,
         priority: row.priority,
         attempts: row.attempts,
+        attemptsMade: row.attemptsMade,
         dueAt: row.dueAt,
         scheduledAt: row.scheduledAt,
         lastAt: row.lastAt,
@@ -151,7 +148,7 @@ export function createSender(env: Env, isTest = false) {
       log("attempt_failed", { ...about(), outcome: outcome.kind, status, durationMs });
       return outcome;
     } catch (error) {
-      // An event that cannot be read counts as attempted, and is logged where it is read.
+      // An event that cannot be read counts as attempted. If it cannot be decrypted, that was logged where it was read.
       if (!(error instanceof UnreadableEvent)) logError("delivery_not_attempted", error, about());
       throw error;
     }

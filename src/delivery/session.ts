@@ -63,8 +63,8 @@ export interface DispatchPorts {
    * Begins to make and sign the bodies of deliveries.
    *
    * @param targets the targets of their subscriptions, by id.
-   * @param now the time of the signatures, in Unix milliseconds. The targets are at least as recent, so that a secret
-   *   that was rotated before this time signs.
+   * @param now the time of the signatures, in Unix milliseconds. The targets were read after it, so that a secret that
+   *   was rotated before this time signs.
    */
   prepare(
     rows: readonly DueDelivery[],
@@ -119,7 +119,8 @@ export interface RoundResult {
 /**
  * Sends the due deliveries of one subscription, in two steps that alternate. A round with the database records
  * outcomes, claims due deliveries, and extends or releases the lease. Then requests are sent until another round is
- * due. The session ends when nothing is due, when an attempt leaves requests spaced, or when time is up.
+ * due. The session ends when nothing is due, when an attempt leaves requests spaced, when it may not send any more, for
+ * example because the subscription has ended, or when the time or the connections of its dispatch are used up.
  *
  * If the process dies, or a round fails, the outcomes that are not recorded are lost. These deliveries are sent
  * again once the lease has ended.
@@ -179,9 +180,9 @@ export class DeliverySession {
     const { round, mayGoOn } = this.#dispatch;
     const request = this.#requestRound(mayGoOn());
     const version = this.#paceVersion;
-    // This also holds for the first round. It does not wait, because all sessions request it at once.
-    const isLast = this.#isIdle() && !this.#moreIsDue;
-    const result = await round(request, isLast ? LAST_ROUND_WAIT_MS : ROUND_WAIT_MS);
+    // The first round does not wait either way: once all sessions have requested one, it is made.
+    const isNothingWaiting = this.#isIdle() && !this.#moreIsDue;
+    const result = await round(request, isNothingWaiting ? LAST_ROUND_WAIT_MS : ROUND_WAIT_MS);
     this.#changes.splice(0, request.changes.length);
     this.#applyRound(result, request.claim, version);
   }
@@ -285,7 +286,7 @@ export class DeliverySession {
       if (this.#isRoundDue(now)) return;
       if (!this.#subscription || !this.#canStartNext()) {
         this.#leaveConnections();
-        await this.#waitForSignal(this.#untilOutcomesAreDue(now));
+        await this.#waitForSignal(now);
         continue;
       }
       const { workspaceId } = this.#subscription;
@@ -298,7 +299,7 @@ export class DeliverySession {
       // The next dispatch sends the rest: another invocation has connections of its own.
       else if (connections.areStuck && this.#inFlight.size === 0) this.#stop();
       // Waits for its turn, and looks again after `STUCK_MS`, when `areStuck` may hold.
-      else await this.#waitForSignal(STUCK_MS);
+      else await this.#waitForSignal(now, STUCK_MS);
     }
   }
 
@@ -321,8 +322,8 @@ export class DeliverySession {
   }
 
   /**
-   * Whether a request that starts now is recorded before the lease ends. Later, another dispatch may send its delivery
-   * again.
+   * Whether a round is requested before the lease ends that records a request which starts now. Later, another dispatch
+   * may lease the subscription and send the delivery again.
    */
   #isLeasedForRequest(now: number): boolean {
     const { leasedUntil = 0 } = this.#subscription ?? {};
@@ -347,10 +348,11 @@ export class DeliverySession {
     this.#claimed = [];
   }
 
-  /** Resolves when a request ends, when a connection is free, or after `ms`. */
-  #waitForSignal(ms?: number): Promise<void> {
+  /** Resolves when a request ends, when a connection is free, when outcomes must be recorded, or after `atMostMs`. */
+  #waitForSignal(now: number, atMostMs = Number.POSITIVE_INFINITY): Promise<void> {
+    const ms = Math.min(atMostMs, this.#untilOutcomesAreDue(now) ?? atMostMs);
     return new Promise((resolve) => {
-      const timer = ms === undefined ? null : setTimeout(resolve, ms);
+      const timer = Number.isFinite(ms) ? setTimeout(resolve, ms) : null;
       this.#notify = () => {
         if (timer !== null) clearTimeout(timer);
         resolve();
@@ -428,13 +430,13 @@ export class DeliverySession {
 
   #noteOutcome(attempt: Attempt, response: string | null): void {
     const { delivery, outcome, startedAt, endedAt } = attempt;
-    const { eventId, type, attempts, priority, dueAt } = delivery;
+    const { eventId, type, attempts, attemptsMade, priority, dueAt } = delivery;
     this.#changes.push({
       ...reschedule(this.#pace, attempt, this.#dispatch.ports.random()),
       subscriptionId: this.#subscriptionId,
       eventId,
       type,
-      claimed: { attempts, priority, dueAt },
+      claimed: { attempts, attemptsMade, priority, dueAt },
       outcome: outcome.kind,
       status: statusOf(outcome),
       startedAt,
@@ -451,7 +453,7 @@ export class DeliverySession {
 
   /** Records a new state of a delivery without an attempt: it waits until `dueAt`, or is cancelled. */
   #noteUnattempted(
-    { eventId, type, attempts, priority, dueAt }: PendingDelivery,
+    { eventId, type, attempts, attemptsMade, priority, dueAt }: PendingDelivery,
     ended: Pick<DeliveryChange, "state" | "dueAt" | "settledAt">,
     now: number,
   ): void {
@@ -460,7 +462,7 @@ export class DeliverySession {
       subscriptionId: this.#subscriptionId,
       eventId,
       type,
-      claimed: { attempts, priority, dueAt },
+      claimed: { attempts, attemptsMade, priority, dueAt },
       attempts,
       priority,
       outcome: null,

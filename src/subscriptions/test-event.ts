@@ -46,6 +46,7 @@ export async function postTestEvent(
     type,
     priority: PRIORITY.manual,
     attempts: 0,
+    attemptsMade: 0,
     dueAt: now,
     scheduledAt: null,
     lastAt: null,

@@ -259,6 +259,7 @@ export async function postOf(
     type: "lead.created" as const,
     priority: PRIORITY.untried,
     attempts: 0,
+    attemptsMade: 0,
     dueAt: now,
     scheduledAt: null,
     lastAt: null,

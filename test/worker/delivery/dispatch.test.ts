@@ -275,6 +275,19 @@ describe("a failure", () => {
     });
   });
 
+  test("of a manual send keeps the retry schedule after a lost reply, even if it is sent by hand again", async () => {
+    const { id, drafts } = await owed(1, NOW);
+    const scheduledAt = NOW + HOUR_MS;
+    await setDeliveries(id, { priority: PRIORITY.manual, attempts: 5, scheduledAt });
+    const { DB } = observedDatabase({
+      before: async (trip) =>
+        void (trip === 3 && (await redeliver(id, [drafts[0]?.id ?? ""], NOW + 1))),
+      after: failAtTrip(2),
+    });
+    await dispatchOn(DB, NOW, [id], () => Promise.reject(new Error("no encryption key")));
+    expect(await deliveryTo(id)).toMatchObject({ scheduledAt, dueAt: NOW + 1 });
+  });
+
   test.each([
     ["that could not be made", new Error("no encryption key")],
     ["at an event that cannot be read", new UnreadableEvent()],
@@ -340,6 +353,18 @@ describe("a failure", () => {
       expect((await subscriptionRow(id)).blockedUntil).toBe(NOW + 1);
     },
   );
+
+  test("that succeeds and is recorded again after a lost reply undoes no replay", async () => {
+    const { id } = await owed(1, NOW);
+    const range = { since: NOW, until: null, states: ["delivered"] } as const;
+    const { DB, trips } = observedDatabase({
+      before: async (trip) => void (trip === 3 && (await redeliver(id, range, NOW + 1))),
+      after: failAtTrip(2),
+    });
+    await dispatchOn(DB, NOW, [id], answered(200));
+    expect(trips.length).toBeGreaterThan(2);
+    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attemptsMade: 1 });
+  });
 
   test.each([1, 3])("is not the subscriber's if none of %i could be tried", async (count) => {
     const { id } = await owed(count, NOW);

@@ -51,6 +51,7 @@ function delivery(more: Partial<PendingDelivery> = {}): PendingDelivery {
     type: LEAD,
     priority: PRIORITY.untried,
     attempts: 0,
+    attemptsMade: 0,
     dueAt: NOW,
     scheduledAt: null,
     lastAt: null,
