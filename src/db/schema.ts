@@ -280,7 +280,7 @@ export const subscriptions = sqliteTable(
     notedWakeAt: integer("noted_wake_at").notNull().default(0),
     /** When the next free slot of its replays begins; past if none is taken. */
     replaySlotsUntil: integer("replay_slots_until").notNull().default(0),
-    /** The same for its resends. */
+    /** The same for its manual sends. */
     manualSlotsUntil: integer("manual_slots_until").notNull().default(0),
   },
   (table) => [
@@ -383,7 +383,8 @@ export const events = sqliteTable(
     body: text().notNull(),
     /** The new lead that it announces, whose row never changes; null for other events. */
     leadId: text("lead_id"),
-    /** The subscriptions that get a delivery of it. The delivery reconciliation compares them with the deliveries. */
+    /** The subscriptions that get a delivery of it. The delivery reconciliation, retention and moves find its
+     * deliveries through them, so a new delivery must be added here. */
     owed: text({ mode: "json" }).$type<string[]>().notNull(),
     createdAt: integer("created_at").notNull(),
     /** Whether it is a test event, which is sent once, to one subscription. */
@@ -397,7 +398,7 @@ export const events = sqliteTable(
  * are spaced, `chooseNext` decides (delivery/policy.ts).
  */
 export const PRIORITY = {
-  /** A manual send: what somebody has resent by its id. It is never blocked. */
+  /** A manual send: somebody has resent the event by its id. It is never blocked. */
   manual: 0,
   /** Not tried yet. */
   untried: 1,

@@ -95,8 +95,8 @@ const cached = new BoundedMap<{ resolution: Resolution; until: number }>(DNS_NAM
  * Creates the function that decides whether a URL is forbidden. Call it before each request, because the IP addresses
  * of a host may change; results are cached for a minute. A request looks up its host over its own connection, so a
  * look-up never waits for requests that hang. If these have all other connections, the query for AAAA waits for the one
- * for A, and both must respond within `DNS_BEFORE_POST_MS`. The requests of one dispatch share a look-up. Dispatches do
- * not share them, because an invocation must not wait for the promise of another one.
+ * for A, and both must respond within `DNS_BEFORE_POST_MS`. The requests of one invocation share a look-up. Invocations
+ * do not, because an invocation must not wait for the promise of another one.
  */
 export function createGuard(env: Env): (url: string) => Promise<boolean> {
   const resolve = mustCheckNames(env) ? createResolver(env.DNS_OVER_HTTPS_URL) : null;

@@ -61,7 +61,7 @@ export async function controlAutomation(
     const now = clock();
     const change = decideChange(row, { ...row, status, updatedAt: "latest" }, now);
     if (!change) {
-      // The conflict may be with this call itself. If D1 loses the reply to a commit, the client (db/client.ts) tries it
+      // The conflict may be with this call itself. If D1 loses the reply to a commit, the database client tries it
       // again, and the second try finds the automation changed. Nobody has sent the wake-up messages of the first try,
       // so they are read here.
       const wakeUps = tries > 0 ? await query(db, selectWakeUps(workspaceId, now)) : [];
