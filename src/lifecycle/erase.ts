@@ -107,10 +107,7 @@ export function closeWorkspace(id: string, now: number): Statements<unknown> {
       .update(workspaces)
       .set({ accessGranted: false })
       .where(and(eq(workspaces.id, id), eq(workspaces.accessGranted, true))),
-    subscriptions: endSubscriptions(eq(subscriptions.workspaceId, id), {
-      deletedAt: now,
-      earlierSecrets: null,
-    }),
+    subscriptions: endSubscriptions(eq(subscriptions.workspaceId, id), { deletedAt: now }),
   });
 }
 

@@ -67,6 +67,15 @@ async function cutOffErasure(workspaceId: string, database: DatabaseName) {
   expect(await errorOf(erasing)).toContain("cut off");
 }
 
+test("an erasure that was cut off leaves the time at which a key was revoked before", async () => {
+  const { workspaceId, keyId } = await openWorkspaceIn("DB");
+  await platform.revokeApiKey({ keyId });
+  const before = await platform.listApiKeys({ workspaceId });
+  await cutOffErasure(workspaceId, "DB");
+  expect(await platform.listApiKeys({ workspaceId })).toEqual(before);
+  await eraseAll(workspaceId);
+});
+
 test("a workspace is erased where it lives and where it has been: nothing is written to what it left", async () => {
   const { workspaceId } = await openSubscribedIn("DB");
   await platform.recordLeads({ workspaceId, leads: [leadReport("left")] });
