@@ -144,6 +144,12 @@ describe("an isolate that remembers a different database than the gate returns",
     }
   });
 
+  test("keeps no bookmark of that one, if a request reads nothing", async () => {
+    const { api, keyHash } = await openRelocated("DB_2", "DB_3");
+    expect((await api.get("/v1/leads?limit=0")).status).toBe(400);
+    expect(knownKeys.get(keyHash)).toMatchObject({ database: "DB_3", bookmark: null });
+  });
+
   test("writes to the right one", async () => {
     const { api } = await openRelocated("DB_2", "DB_3");
     const webhook = { url: "https://hooks.example/in", events: ["lead.created"] };

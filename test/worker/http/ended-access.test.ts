@@ -6,6 +6,7 @@ import {
   Platform,
   recordAutomation,
 } from "../../support/api.ts";
+import { jumpTo } from "../../support/deliveries.ts";
 import { interposed } from "../../support/interposed.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { openOwed, portalOf, sessionToken } from "../../support/portal.ts";
@@ -181,3 +182,24 @@ test("revokeApiKey returns a subscription that a request has just written with t
   expect(status).toBe(201);
   expect(revoked).toEqual([[body.id]]);
 });
+
+test.each([KEY_ENDINGS[0], losesAccess] as Ending[])(
+  "An isolate reads nothing for a key once it knows that %s",
+  async (_, status, end) => {
+    const workspace = await openOwed();
+    let reads = 0;
+    const DB = interposed(WORKSPACE_DB, ({ texts, go }) => {
+      if (texts.some((text) => text.includes('from "leads"'))) reads++;
+      return go();
+    });
+    const api = openApi(workspace.apiKey, deployedWith({ DB }));
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    await end(workspace);
+    expect((await api.get("/v1/leads")).status).toBe(status);
+    reads = 0;
+    // An isolate repeats a refusal for two seconds.
+    jumpTo(Date.now() + 2_100);
+    expect((await api.get("/v1/leads")).status).toBe(status);
+    expect(reads).toBe(0);
+  },
+);

@@ -6,6 +6,7 @@ import { READ_MAX_MS } from "../../../src/contract/limits.ts";
 import { app } from "../../../src/http/app.ts";
 import { ROWS_IN_FLIGHT_MAX, WORKSPACE_ROWS_MAX } from "../../../src/http/read-limits.ts";
 import { deployedWith, openApi, openWorkspace, Platform, recordLead } from "../../support/api.ts";
+import { jumpTo } from "../../support/deliveries.ts";
 import { interposed, interposedObjects } from "../../support/interposed.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { shortenTimers } from "../../support/timers.ts";
@@ -94,6 +95,34 @@ test("a read that waits for room reads nothing once its key is revoked", async (
   const statuses = (await Promise.all(asked)).map(({ status }) => status);
   expect(statuses.toSorted()).toEqual([200, 200, 200, 401]);
   expect(readAfterwards).toBe(0);
+});
+
+test("the room of reads that stall is free again after ten seconds", async () => {
+  const { apiKey } = await openWorkspace();
+  const released = Promise.withResolvers<void>();
+  let [stalls, stalled] = [false, 0];
+  const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+    if (stalls && texts.some((text) => text.includes('from "leads"'))) {
+      stalled++;
+      await released.promise;
+    }
+    return go();
+  });
+  const api = openApi(apiKey, deployedWith({ DB }));
+  await api.get("/v1/leads");
+  stalls = true;
+  const now = Date.now();
+  jumpTo(now);
+  // Three of them take all rows that a workspace may have in flight.
+  const stalling = Array.from({ length: 3 }, () => api.get("/v1/leads?limit=100"));
+  await until(() => stalled === 3);
+  stalls = false;
+  const waiting = api.get("/v1/leads?limit=100").then(({ status }) => status);
+  expect(await Promise.race([waiting, sleep(100, "waits")])).toBe("waits");
+  jumpTo(now + READ_MAX_MS);
+  expect(await Promise.race([waiting, sleep(5_000, "waits")])).toBe(200);
+  released.resolve();
+  await Promise.all(stalling);
 });
 
 test.each([

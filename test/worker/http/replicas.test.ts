@@ -9,7 +9,9 @@ import {
   recordAutomation,
   recordLead,
 } from "../../support/api.ts";
+import { BROKEN } from "../../support/deliveries.ts";
 import { countHops } from "../../support/hops.ts";
+import { interposed } from "../../support/interposed.ts";
 import { laggingReplica } from "../../support/lagging-replica.ts";
 
 /** A workspace with reads served by a replica, as seen by an isolate that knows the key. */
@@ -76,6 +78,18 @@ describe("a replica that lags behind", () => {
     expect([hops(), replica.staleReads()]).toEqual(elsewhere ? [2, 1] : [1, 0]);
     expect((await api.get(path)).body).toMatchObject({ status: "paused" });
     expect([hops(), replica.staleReads()]).toEqual(elsewhere ? [1, 1] : [1, 0]);
+  });
+
+  test("is not used once a write has failed that may have been committed", async () => {
+    const { api, apiKey, path, replica } = await openReplicated();
+    const DB = interposed(replica.DB, async ({ texts, go }) => {
+      const found = await go();
+      if (texts.some((text) => /insert into "automations"/i.test(text))) throw BROKEN;
+      return found;
+    });
+    const failing = openApi(apiKey, deployedWith({ DB }));
+    expect((await failing.patch(path, { status: "paused" })).status).toBe(500);
+    expect((await api.get(path)).body).toMatchObject({ status: "paused" });
   });
 
   test("is not used for a list after a subscription was created or deleted", async () => {

@@ -2,8 +2,11 @@ import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../../src/contract/enumerations.ts";
 import type { ErrorDetails } from "../../../../src/contract/errors.ts";
 import { RESENDS_AHEAD_MS } from "../../../../src/contract/limits.ts";
+import { commit } from "../../../../src/db/client.ts";
+import { deleteSubscription } from "../../../../src/subscriptions/subscriptions.ts";
 import { deployedWith, openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
 import {
+  db,
   HOUR_MS,
   setDeliveries,
   setSubscription,
@@ -146,6 +149,13 @@ test.each<[string, object | null, string, ErrorDetails]>([
     expect(answer).toEqual(portalRefusal(400, "invalid_request", { parameter, ...details }));
   },
 );
+
+test("the portal shows no deliveries of a deleted webhook whose row is still stored", async () => {
+  const { workspaceId, webhookId, portal, path } = await openOwed();
+  await commit(db, deleteSubscription(workspaceId, webhookId, Date.now()));
+  const unknown = portalRefusal(404, "webhook_not_found");
+  expect(await portal.get(`${path}/deliveries`)).toEqual(unknown);
+});
 
 test("the portal names an event that is unknown or foreign, with 404", async () => {
   const [{ portal, path, eventIds }, foreign] = [await openOwed(), await openOwed()];
