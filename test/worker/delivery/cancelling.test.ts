@@ -55,6 +55,17 @@ const ENDS: [how: string, End][] = [
   ["is disabled", ({ id }, now) => commit(db, disableSubscription(id, now))],
 ];
 
+test("a dispatch marks nothing as cancelled once another one has leased the subscription", async () => {
+  const { id } = await owed(1, NOW);
+  await commit(db, disableSubscription(id, NOW));
+  const lease = { leasedBy: "another", leasedUntil: NOW + LEASE_MS };
+  const { DB } = observedDatabase({
+    before: async (trip) => void (trip === 2 && (await setSubscription(id, lease))),
+  });
+  await dispatchOn(DB, NOW, [id], OK);
+  expect(await statesOf(id)).toEqual({ pending: 1 });
+});
+
 describe("a subscription that", () => {
   test("is deleted during its posts has them recorded, though the rest is cancelled meanwhile", async () => {
     const { workspaceId, id } = await owed(20, NOW);

@@ -193,6 +193,8 @@ describe("subscriptions that share a dispatch", () => {
     const ids = await owedToMany(9, 2, NOW);
     // The first event of `fast` is posted before all connections are taken.
     const [fast, hanging, waiting] = [ids.slice(0, 1), ids.slice(1, 6), ids.slice(6)];
+    // They wait for a second connection each.
+    for (const id of hanging) await setSubscription(id, { concurrency: 2 });
     let now = NOW;
     const answer = Promise.withResolvers<Outcome>();
     const { posts, attempt } = subscriber(({ subscriptionId }) =>

@@ -55,6 +55,16 @@ describe("an address", () => {
     expect(await other.fail("another block", NOW)).toMatchObject({ blocked: null });
   });
 
+  test("is blocked until the end of its network's window, if that is later", async () => {
+    const gate = openGate();
+    await fail(gate, 1, NOW - 250_000);
+    await fail(gate, LIMIT, NOW - 10_000, BLOCK);
+    // The window of the network has ended, and opens again.
+    await fail(gate, NETWORK_LIMIT, NOW + 60_000);
+    const { rateLimit } = await gate.fail(BLOCK, NOW + 100_000);
+    expect(rateLimit).toEqual(left(0, WINDOW_MS - 40_000));
+  });
+
   test("keeps its failures when the object is evicted", async () => {
     const gate = openGate();
     await fail(gate, 2, NOW, BLOCK);
@@ -80,6 +90,14 @@ test("the storage of an address is kept while its window is open", async () => {
   expect(await stored(gate)).toEqual([{ network: window, blocks: new Map([[BLOCK, window]]) }]);
   const alarm = await runInDurableObject(gate, (_, { storage }) => storage.getAlarm());
   expect(alarm).toBe(now + WINDOW_MS);
+});
+
+test("the alarm of an address is set for its first window alone", async () => {
+  const gate = openGate();
+  await fail(gate, 1, NOW, BLOCK);
+  await fail(gate, 1, NOW + 50, BLOCK);
+  const alarm = await runInDurableObject(gate, (_, { storage }) => storage.getAlarm());
+  expect(alarm).toBe(NOW + WINDOW_MS);
 });
 
 test("the storage of a network is bounded, however many of its blocks fail", async () => {

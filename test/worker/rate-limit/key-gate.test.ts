@@ -105,6 +105,18 @@ describe("the window of a key", () => {
     });
   });
 
+  test("is written at once after the clock was set back", async () => {
+    const { keyHash, gate } = await openKey(LARGE);
+    await runInDurableObject(gate(), async (_, state) => {
+      const gate = new KeyGate(state, env);
+      await gate.admit(keyHash);
+      const writes = observeWrites(state.storage);
+      vi.useFakeTimers({ toFake: ["Date"], now: Date.now() - HOUR_MS });
+      await gate.admit(keyHash);
+      expect(writes).toHaveLength(1);
+    });
+  });
+
   test("is complete when the object is evicted, however soon after a request", async () => {
     const { gate, admit } = await openKey(LARGE);
     for (let used = 1; used <= 12; used += 4) {
