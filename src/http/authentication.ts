@@ -101,16 +101,12 @@ async function handleEarlyRead(
 ): Promise<void> {
   c.set("workspaceId", known.workspaceId);
   const admission = admit(c, keyHash);
-  const required = admission.then(
-    (decided) => {
-      if (!decided.isAdmitted) throw decided.error;
-      return readPoint(c, decided);
-    },
-    () => {
-      // The gate's own error, which is the response, would look as if a read should be tried again.
-      throw new Error("the gate has failed");
-    },
-  );
+  const required = admission.then((decided) => {
+    // `handleError` responds with the error of the decision. Here, that of a gate that fails would make the database
+    // client read again, because it may say that a retry can succeed.
+    if (!decided.isAdmitted) throw new Error("the request is not admitted");
+    return readPoint(c, decided);
+  });
   const reads = new EarlyReads(readPoint(c, known), required);
   c.set("db", openDatabase(reads));
   // Hono passes an error of the route to `handleError`, and sets `c.error`, so `next` does not reject.

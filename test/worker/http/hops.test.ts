@@ -19,6 +19,7 @@ import { jumpTo } from "../../support/deliveries.ts";
 import { operationsOf } from "../../support/document.ts";
 import { idFor, openFilledWorkspace } from "../../support/filled.ts";
 import { countHops } from "../../support/hops.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
 
 const far = countHops();
 const fetchFromAfar = deployedWith(far.overrides);
@@ -60,6 +61,16 @@ describe("a read", () => {
     expect(await hopsOf(api.get("/v1/automations/aut_unknown"))).toEqual([404, 1]);
     expect(await hopsOf(api.get("/v1/nowhere"))).toEqual([404, 1]);
   });
+});
+
+test("a read whose gate fails reads once, and says when to retry", async () => {
+  const { apiKey, api } = await openFarWorkspace();
+  await api.get("/v1/leads");
+  const { DB, rows } = meteredDatabase();
+  const failing = () => Promise.reject(Object.assign(new Error("gone"), { retryable: true }));
+  const KEY_GATE = { getByName: () => ({ admit: failing }) } as unknown as Env["KEY_GATE"];
+  const answer = await openApi(apiKey, deployedWith({ DB, KEY_GATE })).get("/v1/leads");
+  expect([answer.status, answer.headers["retry-after"], rows.queries]).toEqual([500, "5", 1]);
 });
 
 describe("a write", () => {
