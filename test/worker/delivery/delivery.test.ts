@@ -152,6 +152,18 @@ describe("a delivery", () => {
       body: "",
     });
   });
+
+  test("whose lead cannot be decrypted is logged once, where it is read", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const leads = { workspaceId, leads: [leadReport("damaged")] };
+    const { ids } = await record(isolated().env, "recordLeads", leads, Date.now());
+    await damageLead(ids[0]);
+    const logged = vi.spyOn(console, "error").mockImplementation(() => {});
+    await consumeFor([id], isolated().env);
+    const events = logged.mock.calls.map(([line]) => JSON.parse(line).event);
+    expect(events).toEqual(["lead_decrypt_failed"]);
+  });
 });
 
 describe("the attempts of a dispatch", () => {

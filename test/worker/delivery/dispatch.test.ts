@@ -199,21 +199,29 @@ describe("a dispatch", () => {
   });
 });
 
-test("Only the delivery that is sent next is signed while requests are spaced", async () => {
-  const { id, drafts } = await owed(4, NOW);
-  const [, retried, replayed] = drafts.map((draft) => draft.id);
-  await setDeliveries(id, { priority: PRIORITY.inStreak, attempts: 1, lastAt: NOW }, retried);
-  await setDeliveries(id, { priority: PRIORITY.scheduled }, replayed);
-  await setSubscription(id, { ...streakSince(NOW, 5), blockedUntil: NOW });
-  const signed: number[] = [];
-  const ports = portsAt(NOW, answered(500));
-  const prepare: DispatchPorts["prepare"] = (rows, ...about) => {
-    signed.push(rows.length);
-    return ports.prepare(rows, ...about);
-  };
-  await dispatch(db, new Map([[id, 0]]), { ...ports, prepare }, { queue: "fast" });
-  expect(signed).toEqual([1, 0]);
-});
+test.each([
+  ["alone", 0],
+  ["among so many that each claims one delivery", 50],
+])(
+  "Only the delivery that is sent next is signed while requests are spaced: %s",
+  async (_, others) => {
+    const { id, drafts } = await owed(4, NOW);
+    const [, retried, replayed] = drafts.map((draft) => draft.id);
+    await setDeliveries(id, { priority: PRIORITY.inStreak, attempts: 1, lastAt: NOW }, retried);
+    await setDeliveries(id, { priority: PRIORITY.scheduled }, replayed);
+    await setSubscription(id, { ...streakSince(NOW, 5), blockedUntil: NOW });
+    const signed: number[] = [];
+    const ports = portsAt(NOW, answered(500));
+    const prepare: DispatchPorts["prepare"] = (rows, ...about) => {
+      signed.push(rows.length);
+      return ports.prepare(rows, ...about);
+    };
+    const ids = [id, ...Array.from({ length: others }, (_, i) => `whk_${i}`)];
+    const arrived = new Map(ids.map((each) => [each, 0]));
+    await dispatch(db, arrived, { ...ports, prepare }, { queue: "fast" });
+    expect(signed).toEqual([1, 0]);
+  },
+);
 
 test("A manual send comes first, although more than a round claims have been due for longer", async () => {
   const { id, drafts } = await owed(CLAIM_MAX + 1, NOW);
@@ -273,6 +281,14 @@ describe("a failure", () => {
       attempts: 5,
       dueAt: NOW + 5 * MINUTE_MS,
     });
+  });
+
+  test("of a manual send leaves the last attempt at its delivery as it was", async () => {
+    const { id } = await owed(1, NOW);
+    const last = { lastAt: NOW - 9, lastOutcome: "answered", lastStatus: 500, lastDurationMs: 7 };
+    await setDeliveries(id, { priority: PRIORITY.manual, attempts: 1, ...last });
+    await dispatchAt(NOW, [id], () => Promise.reject(new Error("no encryption key")));
+    expect(await deliveryTo(id)).toMatchObject(last);
   });
 
   test("of a manual send keeps the retry schedule after a lost reply, even if it is sent by hand again", async () => {
