@@ -154,13 +154,12 @@ const NAMES: Record<string, string> = { subscriptionId: "webhookId" };
 const TIME = /^(at|since|until|day)$|(At|Since|Until)$/;
 
 /**
- * Converts the value of a column: Unix milliseconds become ISO 8601, and `NEVER` becomes null. The actions of a run
- * stay unchanged, because the platform has written them.
+ * Converts the value of a column: Unix milliseconds become ISO 8601, and `NEVER` becomes null. A list stays unchanged,
+ * because none has times; the actions of a run are as the platform has written them.
  */
 function datesOf(name: string, value: unknown): Json {
   if (typeof value === "number" && TIME.test(name)) return value === NEVER ? null : isoTime(value);
-  if (name === "actions" || typeof value !== "object" || value === null || Array.isArray(value))
-    return value as Json;
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value as Json;
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, datesOf(key, one)]));
 }
 

@@ -81,6 +81,7 @@ const ADDRESSES: Record<string, [a: string[], aaaa: string[]]> = {
   privatev4: [["192.168.1.2"], []],
   publicv6: [["127.0.0.1"], ["2606:4700:4700::1111"]],
   empty: [[], []],
+  digits: [["8.8.8.8"], []],
 };
 
 /** Number of A look-ups of each name: `GET https://dns.example/asked?name=…`. */
@@ -116,7 +117,7 @@ async function resolve(query: URLSearchParams): Promise<Response> {
   if (label === "down") return new Response("overloaded", { status: 503 });
   const [a, aaaa] = ADDRESSES[label] ?? [[], []];
   const [type, addresses] = isV6 ? [28, aaaa] : [1, a];
-  const alias = { name, type: 5, data: "alias.example." };
+  const alias = { name, type: 5, data: label === "digits" ? "10" : "alias.example." };
   const records = addresses.map((data) => ({ name: alias.data, type, data }));
   return Response.json({ Status: 0, Answer: [alias, ...records] });
 }

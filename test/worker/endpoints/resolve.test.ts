@@ -66,6 +66,7 @@ describe("POST /webhooks with a resolver", () => {
 
   test.each([
     ["public.example", "has public addresses", {}],
+    ["digits.example", "has an alias that looks like a private address", {}],
     ["half-public.example", "is inconclusive", {}],
     ["down.example", "is inconclusive", {}],
     ...["private.example", "nxdomain.example"].flatMap((host): [string, string, object][] => [

@@ -320,6 +320,13 @@ describe("the health of a subscription", () => {
     expect(await healthOf(id)).toMatchObject({ state: "failing", rejected: [] });
   });
 
+  test("rejects no type while the subscription is disabled", async () => {
+    const { id } = await owed(1, TODAY);
+    const rejected = { since: TODAY, outcome: "answered", status: 422 };
+    await setSubscription(id, { rejections: { "lead.created": rejected }, disabledAt: TODAY });
+    expect(await healthOf(id)).toMatchObject({ state: "disabled", rejected: [] });
+  });
+
   test("is failing once nothing has succeeded for a day, although a type was rejected before", async () => {
     const now = Date.now();
     const { id } = await owed(1, now);

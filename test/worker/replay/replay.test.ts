@@ -524,6 +524,13 @@ test("A replay of a range sends what failed within the streak, whatever else it 
   expect(await statesOf(id)).toEqual({ delivered: 2 });
 });
 
+test("A replay to an endpoint that waits for nothing leaves the sessions under way their pace", async () => {
+  const { id } = await owed(1, T0);
+  const { cancelEpoch } = await subscriptionRow(id);
+  await sendAgain(db, id, { since: T0, until: null, states: ["exhausted"] }, NOW);
+  expect(await subscriptionRow(id)).toMatchObject({ cancelEpoch });
+});
+
 describe("a replay of a range", () => {
   const all = { since: T0, until: null, states: ["exhausted", "cancelled", "retrying"] } as const;
   const countOf = async (id: string, range: Partial<Range>) =>

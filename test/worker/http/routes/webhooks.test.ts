@@ -15,6 +15,7 @@ import {
   SOME_TIME,
   success,
 } from "../../../support/api.ts";
+import { interposed } from "../../../support/interposed.ts";
 import { lossyDatabase } from "../../../support/lost-reply.ts";
 import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { insertDeliveries } from "../../../support/rows.ts";
@@ -120,6 +121,21 @@ describe("an Idempotency-Key", () => {
       );
     expect(await list(api)).toEqual([shown]);
     expect((await createAs(api, "b")).body.id).not.toBe(shown.id);
+  });
+
+  test("gives the same response to a request that another one overtakes", async () => {
+    const { api, apiKey } = await openWorkspace();
+    let overtaking: ReturnType<typeof create> | undefined;
+    const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+      if (!overtaking && texts.some((text) => /^insert into "subscriptions"/i.test(text.trim()))) {
+        overtaking = createAs(api, "a");
+        await overtaking;
+      }
+      return go();
+    });
+    const overtaken = await createAs(openApi(apiKey, deployedWith({ DB })), "a");
+    expect(overtaken.body).toEqual((await overtaking)?.body);
+    expect(await list(api)).toHaveLength(1);
   });
 
   test("gives the same response at the limit, and though the URL no longer qualifies", async () => {
