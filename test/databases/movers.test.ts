@@ -123,6 +123,14 @@ test("a move that is cancelled while the sweep continues it is not begun again",
   await livesIn("DB_2");
 });
 
+test("a move to a database that still has rows of the workspace is rejected", async () => {
+  const { workspaceId, livesIn } = await openWithLeads(1);
+  await rowsIn("DB_3", "INSERT INTO erased_leads VALUES (?, 'lea_left', 1)", workspaceId);
+  const moving = Platform.moveWorkspace({ workspaceId, database: "DB_3" });
+  expect(await errorOf(moving)).toContain("the rows that this workspace left in DB_3");
+  await livesIn("DB_2");
+});
+
 test("a sweep whose budget has ended continues no move", async () => {
   const { workspaceId } = await openWithLeads();
   await moveUntil(workspaceId, "copying");

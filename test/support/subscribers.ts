@@ -36,7 +36,8 @@ export async function answerAsSubscriber(request: Request): Promise<Response> {
     return new Response(null, { status: 503 });
   const status = Number(/^(?:status|says|echo|flood|endless)-(\d+)-/.exec(hostname)?.[1] ?? 200);
   const headers = new Headers(JSON.parse(searchParams.get("headers") ?? "{}"));
-  if (status >= 300 && status < 400) headers.set("Location", `https://ok-elsewhere-${hostname}/`);
+  if (status >= 300 && status < 400 && !headers.has("Location"))
+    headers.set("Location", `https://ok-elsewhere-${hostname}/`);
   const retryAfter = searchParams.get("retry-after");
   if (retryAfter !== null) headers.set("Retry-After", retryAfter);
   const type = hostname.startsWith("echo-") ? "application/json" : searchParams.get("type");

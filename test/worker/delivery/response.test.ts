@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { and, eq, isNotNull } from "drizzle-orm";
 import { describe, expect, test, vi } from "vitest";
-import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
+import { RESPONSES_PER_DAY, URL_MAX_LENGTH } from "../../../src/contract/limits.ts";
 import { attempts, deliveryCounts } from "../../../src/db/schema.ts";
 import { startOfDay } from "../../../src/delivery/attempts.ts";
 import {
@@ -29,10 +29,12 @@ import {
   postOf,
   receivedBy,
   setDeliveries,
+  setSubscription,
   statesOf,
   subscribe,
   subscriberUrl,
 } from "../../support/deliveries.ts";
+import { damageLead } from "../../support/record.ts";
 
 /** Makes the attempts that are due by now, or in `laterMs`, over the network. */
 function deliver(id: string, laterMs = 0) {
@@ -124,6 +126,31 @@ test("An attempt during an overlap shows both signatures, even once the overlap 
   const sent = (await receivedBy({ url }))[0]?.headers["x-service-signature"];
   expect(sent).toMatch(/^t=\d+,v1=\w+,v1=\w+$/);
   expect(attempt?.request?.headers["X-Service-Signature"]).toBe(sent);
+});
+
+test.each<[string, (id: string, leadId: string) => Promise<unknown>]>([
+  ["secret", (id) => setSubscription(id, { sealedSecret: "test.damaged" })],
+  ["lead", (_, leadId) => damageLead(leadId)],
+])(
+  "An attempt is shown without its signature once its %s cannot be decrypted",
+  async (_, damage) => {
+    const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+    const { id } = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
+    const leadId = await recordLead(workspaceId);
+    await expect.poll(async () => (await deliveryTo(id)).lastStatus).toBe(500);
+    await damage(id, leadId);
+    const [attempt] = await logOf(id, (await deliveryTo(id)).eventId);
+    expect(attempt?.request?.headers).toMatchObject({ "X-Service-Webhook": id });
+    expect(attempt?.request?.headers["X-Service-Signature"]).toBeUndefined();
+  },
+);
+
+test("A redirect to a longer URL than a subscription may have is stored without it", async () => {
+  // Each space takes three characters of the URL.
+  const Location = `https://ok.example/a${" ".repeat(URL_MAX_LENGTH / 2)}b`;
+  const { response } = await attemptAt("status-302", { headers: JSON.stringify({ Location }) });
+  expect(response).toMatchObject({ body: "" });
+  expect(response).not.toHaveProperty("location");
 });
 
 test("An attempt right after the end of an overlap shows no signature, as it may have had either", async () => {
