@@ -195,6 +195,15 @@ describe("listFailures", () => {
     }
   });
 
+  test("has a next page if one webhook alone has more failures than fit on one", async () => {
+    const { id, workspaceId } = await owed(3, TODAY);
+    await setDeliveries(id, RETRYING);
+    const first = await Platform.listFailures({ workspaceId, limit: 2 });
+    const cursor = first.nextCursor;
+    const second = await Platform.listFailures({ workspaceId, limit: 2, cursor });
+    expect([first.items.length, second.items.length]).toEqual([2, 1]);
+  });
+
   test("ends with a page that is just full", async () => {
     const { workspaceId } = await withEachState();
     const request = { workspaceId, limit: 2 };

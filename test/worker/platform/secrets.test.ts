@@ -102,6 +102,14 @@ describe("rotateWebhookSecret", () => {
     expect([await earlier(), await current()]).toEqual([[old, unseen], secret]);
   });
 
+  test("leaves the end of a grace period as it was, if it is ended once more", async () => {
+    const { id } = await subscribe(await createWorkspace());
+    await rotateSecret(db, KEYS, id, 60, Date.now() - 3_600_000);
+    const { earlierSecrets } = await subscriptionRow(id);
+    await Platform.endSecretOverlap({ webhookId: id });
+    expect(await subscriptionRow(id)).toMatchObject({ earlierSecrets });
+  });
+
   test("is rejected while four earlier secrets are valid, and changes nothing", async () => {
     const { id } = await subscribe(await createWorkspace());
     for (let i = 0; i < 4; i++) await rotateSecret(db, KEYS, id, 60, Date.now());
