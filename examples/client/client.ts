@@ -97,6 +97,7 @@ export class Client {
     return readPages((query) => this.#api.GET("/v1/webhooks", { params: { query }, ...options }));
   }
 
+  /** A 404 means that it is deleted already, for instance by a try whose response was lost. */
   async deleteSubscription(id: string, options?: Options): Promise<void> {
     await dataOf(this.#api.DELETE("/v1/webhooks/{id}", { params: { path: { id } }, ...options }));
   }
@@ -131,6 +132,9 @@ async function* readPages<T>(
   }
 }
 
+/** How long a response may take, longer than the API needs. */
+const RESPONSE_MAX_MS = 30_000;
+
 /**
  * Retries a request that will probably succeed, once `Retry-After` has passed. Returns the error response if the waits
  * would exceed `maxWaitSeconds` in total.
@@ -138,14 +142,16 @@ async function* readPages<T>(
 async function fetchWithRetries(request: Request, maxWaitSeconds: number): Promise<Response> {
   let waited = 0;
   for (;;) {
-    const response = await fetch(request.clone());
+    const signal = AbortSignal.any([request.signal, AbortSignal.timeout(RESPONSE_MAX_MS)]);
+    const response = await fetch(request.clone(), { signal });
     if (!isRetryable(request, response)) return limited(response);
     const seconds = Math.max(1, Number(response.headers.get("Retry-After")) || 1);
     waited += seconds;
     if (waited > maxWaitSeconds) return limited(response);
     await response.body?.cancel();
-    const { signal } = request;
-    await setTimeout(seconds * 1_000, null, { signal }).catch(() => signal.throwIfAborted());
+    await setTimeout(seconds * 1_000, null, { signal: request.signal }).catch(() =>
+      request.signal.throwIfAborted(),
+    );
   }
 }
 

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import type { Automation, Lead, Run } from "./client.js";
 import type { WebhookDelivery } from "./webhooks.js";
 
@@ -17,8 +17,10 @@ export class Copy {
     this.#file = file;
     if (!existsSync(file)) return;
     const stored = JSON.parse(readFileSync(file, "utf8"));
+    // No record in the file arrived later. Those of the last minute may not be listed yet.
+    const savedAt = statSync(file).mtimeMs;
     for (const kind of ["automations", "leads", "runs"] as const)
-      for (const record of stored[kind]) this[kind].put(record, 0);
+      for (const record of stored[kind]) this[kind].put(record, savedAt);
   }
 
   /** Applies an event and saves. Repeated and late events change nothing. */

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { readFileSync, statSync } from "node:fs";
+import { readFileSync, statSync, utimesSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout } from "node:timers/promises";
@@ -355,6 +355,8 @@ describe("npm run sync", async () => {
   }
 
   const file = () => join(built.folder, "copy.json");
+  /** Dates the file back, as if the program had been stopped for longer than a list may lag. */
+  const ageFile = () => utimesSync(file(), new Date(now - 120_000), new Date(now - 120_000));
   const stored = (): Stored => JSON.parse(readFileSync(file(), "utf8"));
   const leadIds = () => stored().leads.map(({ id }) => id);
   const statusOf = (id: string) => stored().automations.find((one) => one.id === id)?.status;
@@ -442,6 +444,7 @@ describe("npm run sync", async () => {
     await PLATFORM.removeAutomations({ workspaceId, ids: [String(automationIds[0])] });
     const [added] = await recordLeads([100.5]);
     expect(leadIds()).toContain(gone);
+    ageFile();
     await startSync();
     expect(leadIds()).not.toContain(gone);
     expect(leadIds()).toContain(added);
@@ -455,6 +458,7 @@ describe("npm run sync", async () => {
     program.child.kill("SIGINT");
     await program.ended;
     const before = leadIds();
+    ageFile();
     beforePage = async (page) => {
       if (page === 2) throw new Error("refused");
     };
