@@ -29,7 +29,7 @@ export const AutomationStatus = documented("AutomationStatus", "Whether the auto
   paused: "it was paused, in the app or through this API",
   draft: "it was never activated, which can only be done in the app",
   error:
-    "it stopped on an error, for instance because its connected account was disconnected or a token was revoked, which can only be fixed in the app",
+    "it stopped on an error, for instance because a token was revoked, which can only be fixed in the app",
 });
 
 export const LeadSource = documented("LeadSource", "Where the lead came from.", {
@@ -56,7 +56,7 @@ export const TriggerType = documented("TriggerType", "What triggered the run.", 
 
 export const WebhookEvent = documented(
   "WebhookEvent",
-  "An event type, and when an event of it is sent.",
+  "An event type, and when an event of it is sent. New event types may be added.",
   mapEventTypes(({ when }) => when),
 );
 

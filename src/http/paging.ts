@@ -7,7 +7,7 @@ import type { Page, PageRequest } from "../db/page.ts";
 const { min, max } = PAGE_LIMIT;
 
 /** The beginning of every list's description. */
-export const NEWEST_FIRST = `Paginated, newest first. New items that are added while you paginate neither shift nor repeat results. A page ends at about ${PAGE_MAX_BYTES / 1024} KiB, whatever its \`limit\`. Follow \`next_cursor\` until it is null, even after a page that is short or empty.`;
+export const NEWEST_FIRST = `Paginated, newest first. Items that are added or removed while you paginate make you neither miss nor repeat others. A page ends at about ${PAGE_MAX_BYTES / 1024} KiB, whatever its \`limit\`. Follow \`next_cursor\` until it is null, even after a page that is short or empty.`;
 
 /** The query parameters of every list. A `limit` has decimal digits, and is never clamped. */
 export const PageQuery = z.object({

@@ -194,7 +194,7 @@ test("the SQL of the guide keeps the later state", () => {
   // An event arrives half a minute before the pass begins, whose pages lag behind it.
   put("leads", "just announced", at(0.5));
   // The pass begins at 1; an event arrives while it goes on, and a page that is older than it.
-  put("leads", "listed", at(2));
+  put("leads", "listed", at(2), { status: "with a new field" });
   put("leads", "repeated", at(2));
   put("leads", "announced", at(3));
   put("automations", "changed", at(3), state("paused", at(3)));
@@ -210,6 +210,7 @@ test("the SQL of the guide keeps the later state", () => {
     "listed",
     "repeated",
   ]);
+  expect(left("leads").find(({ id }) => id === "listed")?.status).toBe("with a new field");
   expect(left("automations").map((row) => ({ ...row }))).toEqual([
     { id: "changed", status: "paused" },
   ]);
