@@ -36,7 +36,10 @@ import type {
 } from "./round.ts";
 import type { OutcomeWithResponse, PreparedDelivery, Target } from "./sender.ts";
 
-/** Maximum time from the end of an attempt until the round is requested that records its outcome. */
+/**
+ * Time from the end of an attempt until the round is requested that records its outcome, unless another round of the
+ * session is running then.
+ */
 const RECORD_WITHIN_MS = 1_000;
 /** How long a round waits for those of other sessions, so that they share one transaction. */
 const ROUND_WAIT_MS = 10;
@@ -195,7 +198,8 @@ export class DeliverySession {
       claim: mayClaim && !this.#isStopped && this.#claimed.length === 0,
       inProgress: unfinished.map(({ eventId }) => eventId),
       changes: [...this.#changes],
-      // Only the dispatch that leases the subscription may change it.
+      // Only the dispatch that leases the subscription may change it, even if the lease has run out. It is 0 if this
+      // dispatch has none.
       subscriptionChange: this.#subscription?.leasedUntil
         ? this.#changeOf(this.#subscription)
         : null,
@@ -263,6 +267,7 @@ export class DeliverySession {
   #adoptPace(found: RoundSubscription): void {
     this.#pace = paceOf(found);
     this.#types = { rejections: found.rejections, acceptedTypes: found.acceptedTypes };
+    // It was stored with the pace, or was about the pace of an earlier epoch or URL.
     this.#isDead = false;
   }
 
@@ -408,7 +413,7 @@ export class DeliverySession {
         const waits = { state: "pending", dueAt: blockedUntil, settledAt: null } as const;
         this.#noteUnattempted(delivery, waits, startedAt);
       }
-      this.#setPace({ ...this.#pace, blockedUntil });
+      this.#setPace({ ...this.#pace, concurrency: 1, blockedUntil });
     }
   }
 

@@ -270,6 +270,13 @@ describe("a failure", () => {
     expect((await subscriptionRow(id)).lastAttempt).toEqual(lastAttempt);
   });
 
+  test("of ours leaves one request at a time, as long as requests are spaced", async () => {
+    const { id } = await owed(1, NOW);
+    await setSubscription(id, { concurrency: 6 });
+    await dispatchAt(NOW, [id], () => Promise.reject(new Error("no encryption key")));
+    expect(await subscriptionRow(id)).toMatchObject({ concurrency: 1 });
+  });
+
   test("of a manual send keeps the retry schedule, even if the reply to its round is lost", async () => {
     const { id } = await owed(1, NOW);
     const scheduledAt = NOW + HOUR_MS;
@@ -392,7 +399,12 @@ describe("a failure", () => {
       Array(count).fill({ ...untried, state: "pending", dueAt: NOW }),
     );
     const blockedUntil = NOW + 5 * MINUTE_MS;
-    const health = { failures: 0, failingSince: null, leasedUntil: 0, blockedUntil };
+    const health = {
+      failures: 0,
+      failingSince: null,
+      leasedUntil: 0,
+      blockedUntil,
+    };
     expect(await subscriptionRow(id)).toMatchObject(health);
     expect(ended).toMatchObject([{ blockedUntil }]);
     const { posts, attempt } = subscriber();
