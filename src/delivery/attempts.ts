@@ -8,8 +8,8 @@ import { attempts, deliveries, deliveryCounts, subscriptions } from "../db/schem
  * Stores a delivery attempt beside the state of its delivery: the attempt itself, unless it is a success that ends the
  * delivery, and its share in the counts.
  *
- * Attempts are counted by subscription, UTC day, event type and result. The transaction that records
- * outcomes adds the counts up, so they count what was recorded, and a subscription costs one row however many attempts it had.
+ * Attempts are counted by subscription, UTC day, event type and result. The transaction that records outcomes adds up
+ * those of a subscription together, which costs one row however many attempts it had.
  *
  * The counts of a day are a flat JSON object. `lead.created delivered`, `lead.created failed` and
  * `lead.created exhausted` count attempts; `failed` ones will be retried. `ms 200` counts the responses that

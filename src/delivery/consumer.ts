@@ -24,7 +24,7 @@ import type { DispatchPorts } from "./session.ts";
  *    due.ts. sender.ts makes the bodies of these deliveries, and signs them (endpoints/signature.ts).
  * 6. The session sends them (sender.ts, post.ts); policy.ts decides how fast, and in which order, from the outcomes
  *    (outcome.ts).
- * 7. Rounds record the outcomes, each within a second, and what is stored of attempts (attempts.ts) and of responses
+ * 7. Rounds record the outcomes, about a second after each, and what is stored of attempts (attempts.ts) and of responses
  *    (response.ts). The round after the last request also releases the lease, unless it claims more.
  * 8. When the session has ended, it decides on the next wake-up message, which this consumer sends. If the
  *    queues lose a message, the scheduled job finds its deliveries (`findLate` in due.ts, called by sweep.ts).
@@ -108,7 +108,7 @@ async function consumeBatch(
   const arrived = new Map<string, number>();
   for (const { body } of messages) {
     const { subscriptionId, wakeAt = 0 } = body;
-    // The latest counts: a message that was noted (messages.ts) for an earlier time has arrived, too.
+    // The latest counts: a delayed message for an earlier time counts as arrived, too (step 3 of messages.ts).
     arrived.set(subscriptionId, Math.max(arrived.get(subscriptionId) ?? 0, wakeAt));
   }
   const work = dispatchAndWake(database, arrived, queue, connections, env, sender).catch(

@@ -47,7 +47,7 @@ export const LINES = sql.raw(`json_each('${LINES_JSON}') AS line`);
 export const IS_IN_LINE = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
   AND ${deliveries.type} = line.value->>0 AND ${deliveries.priority} = line.value->>1`;
 
-/** SQL condition: requests to the subscription are spaced, even if the next one may start now (`isSpaced`). */
+/** SQL condition: requests to the subscription are spaced (`isSpaced`). The next one may start once `blockedUntil` is past. */
 export const IS_SPACED = sql`${subscriptions.blockedUntil} > 0`;
 
 /**
@@ -65,8 +65,9 @@ export function nextAttemptAt(): SQL<number> {
 
 /**
  * SQL expression: when the subscription may be sent its next delivery; null if none is pending. Of each line, the
- * delivery that is due first suffices. Besides its due time, `nextAttemptAt` depends on `blockedUntil` and
- * `streakRetryAt`, which are the same for the whole line, and on `lastAt`, which is past.
+ * delivery that is due first suffices: besides its due time, `nextAttemptAt` depends on `blockedUntil` and
+ * `streakRetryAt`, which are the same for the whole line. `lastAt` may differ within a line, but is past, so it decides
+ * how late a delivery is, and not whether it may be sent.
  *
  * @param condition restricts the deliveries that count.
  */

@@ -156,10 +156,10 @@ function isSlowFailure({ outcome, startedAt, endedAt }: Attempt<Outcome>): boole
 }
 
 /**
- * Whether the attempt was in flight when its subscription was blocked. It started before `blockedUntil`, but the
- * subscription was not blocked then, so the wait began during the attempt.
+ * Whether a wait of the subscription began during the attempt: it started before `blockedUntil`, but the subscription was
+ * not blocked then.
  */
-function wasInFlight({ blockedUntil }: Pace, attempt: Attempt): boolean {
+function waitBeganDuring({ blockedUntil }: Pace, attempt: Attempt): boolean {
   return attempt.startedAt < blockedUntil && !attempt.startedWhileBlocked;
 }
 
@@ -175,7 +175,7 @@ function paceAfterSuccess(pace: Pace, attempt: Attempt<Outcome>): Pace {
     slow: (pace.slow || isSlow) && concurrency < CONCURRENCY_MAX,
     streak: null,
     // A wait that began during the request still counts, because the endpoint may have asked for it in `Retry-After`.
-    blockedUntil: wasInFlight(pace, attempt) ? pace.blockedUntil : 0,
+    blockedUntil: waitBeganDuring(pace, attempt) ? pace.blockedUntil : 0,
     streakRetryAt: pace.streak === null ? pace.streakRetryAt : endedAt,
   };
 }
@@ -184,7 +184,7 @@ function paceAfterFailure(pace: Pace, attempt: Attempt<Outcome>): Pace {
   const { delivery, outcome, endedAt } = attempt;
   const slow = pace.slow || isSlowFailure(attempt);
   const streak = extendStreak(pace, attempt);
-  if (wasInFlight(pace, attempt)) {
+  if (waitBeganDuring(pace, attempt)) {
     // It says nothing about the endpoint since it was blocked, except how long the endpoint asks to be left alone.
     const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
     const blockedUntil = Math.max(pace.blockedUntil, askedUntil);
@@ -223,7 +223,7 @@ function extendStreak(pace: Pace, attempt: Attempt<Outcome>): Streak {
   const isNew = !hasFailedIn(streak, delivery);
   const isOutage = failureOf(outcome) !== "rejected";
   // The first failure of an outage begins its spacing, even if the event was rejected before.
-  const lengthens = isOutage && !wasInFlight(pace, attempt) && (isNew || outageStep === 0);
+  const lengthens = isOutage && !waitBeganDuring(pace, attempt) && (isNew || outageStep === 0);
   const isOldestNext = turns[type]?.isOldestNext ?? false;
   const isUntried = priority === PRIORITY.untried;
   return {

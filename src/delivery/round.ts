@@ -57,7 +57,7 @@ import {
  * that does not have it yet.
  */
 
-/** How long a lease lasts after the last round that claimed. A request only starts if it is recorded in time. */
+/** How long a lease lasts after the last round that claimed. A request only starts if its round is requested in time. */
 export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
 
 /**
@@ -258,7 +258,8 @@ const IS_NOT_LEASED_ELSEWHERE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${
 /**
  * The change of the delivery is not recorded yet, and no other dispatch has leased its subscription. A recorded change
  * shows in the row: an attempt has raised `attemptsMade`, and a change without an attempt has set `dueAt`, or the state.
- * `attempts` alone does not show it. An early attempt leaves it as it is, and a replay begins it anew.
+ * `attempts` does not show it: an early attempt leaves it as it is, and a replay begins it anew. It is compared as well,
+ * because a change made from the number before a replay must not apply afterwards.
  */
 const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
   AND ${deliveries.state} = 'pending'

@@ -102,8 +102,8 @@ async function handleEarlyRead(
   c.set("workspaceId", known.workspaceId);
   const admission = admit(c, keyHash);
   const required = admission.then((decided) => {
-    // `handleError` responds with the error of the decision. Here, that of a gate that fails would make the database
-    // client read again, because it may say that a retry can succeed.
+    // Not the error of the decision, with which `handleError` responds: if the gate has failed with an error that can be
+    // retried, the database client would read again.
     if (!decided.isAdmitted) throw new Error("the request is not admitted");
     return readPoint(c, decided);
   });
@@ -153,6 +153,7 @@ async function callGate(c: Context<AppEnv>, keyHash: string): Promise<Admission>
     }
     const { verdict, keyId, workspaceId, rateLimit, expiresAt } = result;
     const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
+    // Repeated only if the window is used up.
     recentRefusals.set(keyHash, refusal, calledAt, expiresAt ?? undefined);
     if (verdict === "access_denied") knownKeys.delete(keyHash);
     return { isAdmitted: false, error: toError(refusal) };

@@ -83,7 +83,7 @@ async function runNoted(
       durationMs: entry.durationMs,
       ids: entry.ids.join(" "),
     });
-    if (!operation.isOnlyLogged) await writeAuditEntry(env, entry);
+    if (!operation.skipsAuditTrail) await writeAuditEntry(env, entry);
   }
 }
 

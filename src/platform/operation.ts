@@ -42,7 +42,7 @@ export interface Operation<
    * Whether only the log has its calls. There may be as many recording calls as records, and the audit trail is in the
    * directory, whose size no further database relieves.
    */
-  isOnlyLogged?: boolean;
+  skipsAuditTrail?: boolean;
   /**
    * Performs the operation with the parsed input.
    *

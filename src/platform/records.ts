@@ -38,7 +38,7 @@ export const recordAutomations = operation({
       ],
     },
   ],
-  isOnlyLogged: true,
+  skipsAuditTrail: true,
   async run(call, input) {
     for (let tries = 0; tries < CONFLICT_TRIES; tries++) {
       const { ids, changed } = await recordAndWake(call, planAutomations, input);
@@ -66,7 +66,7 @@ export const recordLeads = operation({
   examples: [
     { workspaceId, leads: [{ reference: "crm-1", source: "crm", agent, name: "Camille Durand" }] },
   ],
-  isOnlyLogged: true,
+  skipsAuditTrail: true,
   async run(call, input) {
     const { ids, changed } = await recordAndWake(call, planLeads, input);
     return { ids, created: changed };
@@ -91,7 +91,7 @@ export const recordRuns = operation({
       ],
     },
   ],
-  isOnlyLogged: true,
+  skipsAuditTrail: true,
   async run(call, input) {
     const { ids, changed } = await recordAndWake(call, planRuns, input);
     return { ids, created: changed };

@@ -215,7 +215,7 @@ export class KeyGate extends DurableObject<Env> {
 
   /**
    * Reads the status of the key from the directory and, if the workspace lives in another database, its access from
-   * there. The first read also notes that the key is in use (key-rows.ts). A change of access commits before it looks up
+   * there. The read of the directory also notes that the key is in use (key-rows.ts). A change of access commits before it looks up
    * the keys in use, so it is either read here, or invalidates this gate.
    */
   async #read(keyHash: string, now: number) {

@@ -122,6 +122,7 @@ export function decideChange(
   now: number,
 ): AutomationChange | null {
   const changedAt = before && Math.max(before.updatedAt, before.removedAt ?? before.updatedAt);
+  // A response cannot show a later time than `LATEST_TIME_MS`.
   const later = changedAt === null ? now : Math.min(Math.max(now, changedAt + 1), LATEST_TIME_MS);
   const updatedAt = reportedAt === "latest" ? later : reportedAt;
   if (changedAt !== null && updatedAt < changedAt) return null;

@@ -133,8 +133,8 @@ export type Changeable = "url" | "events" | "description" | "headerNames" | "sea
  * Changes the given fields of a subscription. Reads whether it did, and the wake-up messages to send.
  *
  * Pending deliveries of event types that are no longer listed are cancelled. Nothing is known yet about another URL,
- * so the subscription gets the pace of a new one, and deliveries that failed at the previous URL are due at once.
- * The pace is also reset if the only event types that have failed are no longer listed.
+ * so the subscription gets the pace of a new one, and deliveries that failed at the previous URL are due at once, except
+ * one that is in flight. The pace is also reset if the only event types that have failed are no longer listed.
  *
  * @param seen the fields as they were read. If one of them has changed since, nothing is changed.
  */

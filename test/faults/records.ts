@@ -50,7 +50,7 @@ export const RECORDS: Fault[] = [
     ["run-recording.ts", "leadId: report.leadId ?? null,", "leadId: null,", "a run names its lead"],
   ]),
   ...faultsIn("platform/", [
-    ["records.ts", "examples: [{ workspaceId, ids: [\"aut_…\"] }],", "examples: [{ workspaceId, ids: [\"aut_…\"] }],\n  isOnlyLogged: true,", "a removal is in the audit trail, from which a restore repeats it"],
+    ["records.ts", "examples: [{ workspaceId, ids: [\"aut_…\"] }],", "examples: [{ workspaceId, ids: [\"aut_…\"] }],\n  skipsAuditTrail: true,", "a removal is in the audit trail, from which a restore repeats it"],
     ["portal-token.ts", "encode(`portal ${purpose} ${text}`)", "encode(text)", "a link is no session"],
     ["portal-token.ts", "!read || now >= read.expiresAt", "!read", "a link expires"],
     ["webhooks.ts", "if (!subscription.accessGranted)", "if (false)", "no test event is posted for a workspace without access"],
