@@ -397,7 +397,7 @@ const NEXT_SEND_AT = nextSendAt(IS_NOT_IN_PROGRESS);
 /**
  * Finds the subscriptions that no dispatch leases and for which no message is underway that arrives in time, and notes
  * when their next message is to arrive (step 1 of messages.ts). While rows of cancelled deliveries remain, an immediate
- * message follows in any case.
+ * message follows in any case. Once none remain, a subscription that is not active has nothing pending.
  */
 const noteWakeUps = prepared(
   qb.all<{ subscriptionId: string; wakeAt: number }>(sql`
@@ -405,7 +405,7 @@ const noteWakeUps = prepared(
       SELECT ${subscriptions.id} AS id, max(${NOW}, request.value->>'arrivedWakeAt') AS arrived_at,
         ${NEXT_SEND_AT} AS next_at
       FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_REQUESTED}
-      WHERE ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND ${isActive()} AND NOT ${subscriptions.cancelling})
+      WHERE ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND NOT ${subscriptions.cancelling})
     UPDATE ${subscriptions} SET noted_wake_at = free.next_at FROM free
     WHERE ${subscriptions.id} = free.id AND free.next_at > ${NOW}
       -- The noted message has arrived, because it was noted for this time or an earlier one, or it arrives too late.

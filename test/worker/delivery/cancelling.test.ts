@@ -55,6 +55,16 @@ const ENDS: [how: string, End][] = [
   ["is disabled", ({ id }, now) => commit(db, disableSubscription(id, now))],
 ];
 
+test("a dispatch makes one round while another one leases a subscription that is cancelled", async () => {
+  const { id } = await owed(2, NOW);
+  const late = await heldDispatch(NOW, id);
+  await commit(db, disableSubscription(id, NOW));
+  const { DB, trips } = observedDatabase();
+  await dispatchOn(DB, NOW, [id], OK);
+  expect(trips).toHaveLength(1);
+  await late.finish(OK);
+});
+
 test("a dispatch marks nothing as cancelled once another one has leased the subscription", async () => {
   const { id } = await owed(1, NOW);
   await commit(db, disableSubscription(id, NOW));

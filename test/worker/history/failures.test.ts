@@ -35,7 +35,7 @@ test.each([
 );
 
 test.each([
-  ["Mon, 05 Jan 2026 11:56:00 GMT", 401],
+  ["Mon, 05 Jan 2026 11:55:00 GMT", 401],
   ["Mon, 05 Jan 2026 11:00:00 GMT", 500],
   ["nonsense", 401],
   [null, 401],

@@ -1,7 +1,18 @@
 import { expect, test } from "vitest";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import { commit } from "../../../src/db/client.ts";
+import { PRIORITY } from "../../../src/db/schema.ts";
+import { updateSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { openApi, openWorkspace, Platform } from "../../support/api.ts";
-import { subscriberUrl } from "../../support/deliveries.ts";
+import {
+  db,
+  deliveryTo,
+  owed,
+  setDeliveries,
+  setSubscription,
+  subscriberUrl,
+  subscriptionRow,
+} from "../../support/deliveries.ts";
 import { openOwed, openPortal } from "../../support/portal.ts";
 
 test.each<[field: string, theirs: object, expected: object]>([
@@ -79,6 +90,16 @@ test.each([
     expect(changed.length).toBeGreaterThan(1);
   },
 );
+
+test("A change of the URL that another call forestalls makes no failed delivery due", async () => {
+  const { id } = await owed(1, Date.now());
+  await setDeliveries(id, { priority: PRIORITY.scheduled, attempts: 1 });
+  const seen = await subscriptionRow(id);
+  await setSubscription(id, { description: "theirs" });
+  const change = updateSubscription(id, { url: "https://ok-mine.example/" }, seen);
+  expect(await commit(db, change)).toMatchObject({ isChanged: false });
+  expect(await deliveryTo(id)).toMatchObject({ priority: PRIORITY.scheduled });
+});
 
 test("A form that is sent twice in the portal subscribes once", async () => {
   const { workspaceId } = await openWorkspace();
