@@ -155,7 +155,7 @@ const FRENCH: Words = {
     }),
     rejecting: (notification) => ({
       subject: "Votre serveur refuse certains événements",
-      happened: `${isOne(notification) ? "reçoit" : "reçoivent"} un refus pour certains types d’événements depuis le ${frenchTime(notification.since)}, alors que votre serveur en accepte d’autres.`,
+      happened: `${isOne(notification) ? "voit" : "voient"} certains types d’événements refusés depuis le ${frenchTime(notification.since)}, alors que votre serveur en accepte d’autres.`,
       advice: [
         FRENCH_EXPECTED,
         "Les autres événements continuent d’être livrés, et l’abonnement reste actif. Si vous ne voulez plus recevoir ces types d’événements, retirez-les de l’abonnement.",

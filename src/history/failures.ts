@@ -174,7 +174,7 @@ export const FAILURES = {
     ],
     fr: [
       "Votre serveur propose plusieurs adresses et n’accepte la livraison à aucune.",
-      "Remplacez l’URL de l’abonnement par celle qui accepte les livraisons.",
+      "Remplacez l’URL du webhook par celle qui accepte les livraisons.",
     ],
   },
   304: {
@@ -194,7 +194,7 @@ export const FAILURES = {
     ],
     fr: [
       "Votre serveur redirige nos requêtes, et nous ne suivons pas les redirections.",
-      "Remplacez l’URL de l’abonnement par l’URL finale.",
+      "Remplacez l’URL du webhook par l’URL finale.",
     ],
   },
   401: {
@@ -204,7 +204,7 @@ export const FAILURES = {
     ],
     fr: [
       "Votre serveur, ou un équipement placé devant lui, exige une autre authentification.",
-      "Vérifiez que votre serveur utilise bien le secret de cet abonnement pour vérifier les signatures, que son horloge est à l’heure, et qu’aucune authentification ne bloque nos requêtes.",
+      "Vérifiez que votre serveur utilise bien le secret de ce webhook pour vérifier les signatures, que son horloge est à l’heure, et qu’aucune authentification ne bloque nos requêtes.",
     ],
   },
   403: {
@@ -214,7 +214,7 @@ export const FAILURES = {
     ],
     fr: [
       "Votre serveur, ou un équipement placé devant lui, refuse nos requêtes.",
-      "Vérifiez que votre serveur utilise bien le secret de cet abonnement pour vérifier les signatures, que son horloge est à l’heure, et qu’aucun pare-feu ne bloque nos requêtes.",
+      "Vérifiez que votre serveur utilise bien le secret de ce webhook pour vérifier les signatures, que son horloge est à l’heure, et qu’aucun pare-feu ne bloque nos requêtes.",
     ],
   },
   404: {
@@ -224,7 +224,7 @@ export const FAILURES = {
     ],
     fr: [
       "Votre serveur ne trouve rien à cette URL.",
-      "Vérifiez le chemin, et modifiez l’URL de l’abonnement si votre récepteur a été déplacé.",
+      "Vérifiez le chemin, et modifiez l’URL du webhook si elle a changé.",
     ],
   },
   405: {
@@ -244,7 +244,7 @@ export const FAILURES = {
     ],
     fr: [
       "Votre serveur indique que cette URL n’existe plus. Les livraisons sont retentées comme après tout autre échec.",
-      "Modifiez l’URL de l’abonnement, ou supprimez l’abonnement si vous ne voulez plus de ses événements.",
+      "Modifiez l’URL du webhook, ou supprimez ce webhook si vous ne voulez plus de ses événements.",
     ],
   },
   413: {
@@ -268,7 +268,7 @@ export const FAILURES = {
     ],
     fr: [
       "Votre serveur a refusé la livraison.",
-      "Cherchez dans ses journaux ce qu’il refuse : souvent, un corps modifié avant la vérification de la signature, ou un horodatage que son horloge juge trop ancien.",
+      "Cherchez-en la raison dans ses journaux : souvent, le corps a été modifié avant la vérification de la signature, ou une horloge déréglée fait paraître notre horodatage trop ancien.",
     ],
   },
   "5xx": {
@@ -298,7 +298,7 @@ function explainClock(fast: number): Entry {
       "Set its clock, and keep it right with NTP.",
     ],
     fr: [
-      `Votre serveur a refusé la livraison, et son horloge ${fast > 0 ? "avance" : "retarde"} de ${minutes} minutes : il refuse sans doute notre horodatage.`,
+      `Votre serveur a refusé la livraison, et son horloge ${fast > 0 ? "avance" : "retarde"} de ${minutes} minutes : il refuse sans doute notre horodatage.`,
       "Réglez son horloge et synchronisez-la par NTP.",
     ],
   };

@@ -71,12 +71,12 @@ test("an e-mail about a disabled subscription says what can be replayed, and unt
 
 test.each([
   ["answered", 401, "réponse HTTP 401", "secret"],
-  ["answered", 404, "réponse HTTP 404", "modifiez l’URL de l’abonnement"],
-  ["answered", 410, "réponse HTTP 410", "supprimez l’abonnement"],
+  ["answered", 404, "réponse HTTP 404", "modifiez l’URL du webhook"],
+  ["answered", 410, "réponse HTTP 410", "supprimez ce webhook"],
   ["answered", 308, "réponse HTTP 308", "l’URL finale"],
   ["answered", 429, "réponse HTTP 429", "cette limite"],
   ["answered", 500, "réponse HTTP 500", "journaux"],
-  ["answered", 418, "réponse HTTP 418", "corps modifié"],
+  ["answered", 418, "réponse HTTP 418", "le corps a été modifié"],
   [
     "timed_out",
     null,
