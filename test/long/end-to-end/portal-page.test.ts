@@ -11,6 +11,7 @@ import {
   openPage,
   PHONE_WIDTH,
   see,
+  tooSmallIn,
   type Visit,
   violationsIn,
   widthOf,
@@ -152,7 +153,8 @@ test.each([
     const before = stage.receiver.posts.length;
     await stage.recordLeads(workspaceId, 3);
     await until(() => stage.receiver.posts.length > before);
-    const device = { viewport: { width, height: 900 }, locale };
+    const hasTouch = width === PHONE_WIDTH;
+    const device = { viewport: { width, height: 900 }, locale, hasTouch };
     const visit = await stage.open(workspaceId, device);
     const { page } = visit;
     for await (const place of places(visit)) {
@@ -165,6 +167,7 @@ test.each([
         found.push(await violationsIn(page, options));
       }
       expect([...found, await cutOffIn(page)]).toEqual([place, width, [], [], []]);
+      if (hasTouch) expect([place, await tooSmallIn(page)]).toEqual([place, []]);
       // As wide as the page is at 200 %.
       await page.setViewportSize({ width: Math.max(PHONE_WIDTH, width / 2), height: 900 });
       expect(await widthOf(page)).toBe(Math.max(PHONE_WIDTH, width / 2));

@@ -134,6 +134,20 @@ export async function cutOffIn(page: Page): Promise<string[]> {
   })()`);
 }
 
+/** The least height of what a finger taps, in CSS pixels. */
+const TAPPED_MIN = 44;
+
+/** What a finger can hardly tap: buttons, fields and links of less height, but for links in a sentence or a row. */
+export async function tooSmallIn(page: Page): Promise<string[]> {
+  return page.evaluate<string[]>(`(() => {
+    const inSight = (e) => e.checkVisibility() && e.getBoundingClientRect().width > 1 && !e.closest(".skip");
+    const tapped = (e) => (e.closest("label.check") ?? e);
+    return [...document.querySelectorAll("button, .button, summary, input, select, textarea, .brand a, nav a, .crumb a, .head > a, .each a")]
+      .filter((e) => inSight(e) && tapped(e).getBoundingClientRect().height < ${TAPPED_MIN})
+      .map((e) => e.outerHTML.slice(0, 120));
+  })()`);
+}
+
 /** The rules of axe that depend on colours. */
 const COLOUR_RULES = ["color-contrast", "link-in-text-block"];
 /** For `violationsIn`: what depends on colours, and what does not. */
