@@ -39,6 +39,7 @@ export function RedeliverDialog({ webhook, onClose }: AboutWebhook) {
       onChecked={(isValid) => setSinceFault(isValid ? null : t.since.required)}
     >
       <p>{t.sendAgain.text}</p>
+      {webhook.state === "failing" && <p class="note warn">{t.sendAgain.stillFailing}</p>}
       <SinceField webhook={webhook} fault={sinceFault} />
       <fieldset
         onInput={({ currentTarget }) => setIncomplete(!currentTarget.querySelector(":checked"))}

@@ -79,7 +79,7 @@ function Head({ webhook, delivery }: HeadProps) {
           <DeliveryState delivery={delivery} />
         </div>
         {maySend && (
-          <button type="button" disabled={isBusy} onClick={sendAgain}>
+          <button type="button" aria-disabled={isBusy} onClick={sendAgain}>
             {delivery.dueAt === null ? t.deliveries.sendAgain : t.deliveries.sendNow}
           </button>
         )}

@@ -1,7 +1,7 @@
 import type { WebhookView } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
 import { listWebhooks } from "../api.ts";
-import { explain, formatOutcome, formatRate, formatSoon } from "../format.ts";
+import { explain, formatOutcome, formatRate, formatSoon, formatTime } from "../format.ts";
 import { useLoad } from "../load.ts";
 import { Ago, Empty, Health } from "../parts/basics.tsx";
 import { LoadState } from "../parts/faults.tsx";
@@ -29,12 +29,12 @@ export function Home({ workspace }: { workspace: Workspace }) {
     <>
       <div class="head">
         <Verdict webhooks={webhooks} />
-        {webhooks.length > 0 && mayAdd && <SubscribeLink />}
+        {webhooks.length > 0 && mayAdd && <SubscribeLink isPrimary={!webhooks.some(isTroubled)} />}
       </div>
       <LoadState loaded={loaded} />
       {webhooks.length === 0 ? (
         <Empty title={t.home.emptyTitle} text={t.home.emptyText}>
-          {mayAdd && <SubscribeLink />}
+          {mayAdd && <SubscribeLink isPrimary />}
         </Empty>
       ) : (
         <Table webhooks={sortByHealth(webhooks)} />
@@ -44,9 +44,9 @@ export function Home({ workspace }: { workspace: Workspace }) {
   );
 }
 
-function SubscribeLink() {
+function SubscribeLink({ isPrimary }: { isPrimary: boolean }) {
   return (
-    <a class="button primary" href="#/subscribe">
+    <a class={isPrimary ? "button primary" : "button"} href="#/subscribe">
       {t.subscribe.title}
     </a>
   );
@@ -128,12 +128,16 @@ function Row({ webhook }: { webhook: WebhookView }) {
 }
 
 /** Describes the newest failure. */
-function LastFailure({ webhook: { lastFailure } }: { webhook: WebhookView }) {
+function LastFailure({ webhook }: { webhook: WebhookView }) {
+  const { lastFailure, state, failingSince } = webhook;
   if (!lastFailure) return "–";
   return (
     <>
       {formatOutcome(lastFailure)}, <Ago at={lastFailure.at} />
       <span class="small">{explain(lastFailure)?.means}</span>
+      {state === "failing" && failingSince && (
+        <span class="small">{t.home.failingSince(formatTime(failingSince))}</span>
+      )}
     </>
   );
 }

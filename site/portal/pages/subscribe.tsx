@@ -86,7 +86,7 @@ function Form({ types, onMade }: FormProps) {
         <a class="button" href="#/webhooks">
           {t.cancel}
         </a>
-        <button type="submit" class="primary" disabled={isBusy}>
+        <button type="submit" class="primary" aria-disabled={isBusy}>
           {t.subscribe.submit}
         </button>
       </div>

@@ -30,7 +30,9 @@ export function DeliveryRows({ webhook, deliveries, query = {}, current = null }
     });
   return (
     <>
-      <SendFault fault={fault} />
+      <div class="send-fault">
+        <SendFault fault={fault} />
+      </div>
       <table class="rows">
         <thead>
           <tr>
@@ -101,7 +103,8 @@ function Row({ webhook, delivery, query, isCurrent, isBusy, onSendAgain }: RowPr
           <button
             type="button"
             class="quiet"
-            disabled={isBusy}
+            // It stays focused, which a disabled button does not.
+            aria-disabled={isBusy}
             aria-label={(waits ? t.deliveries.sendNowOf : t.deliveries.sendAgainOf)(
               name,
               formatMoment(createdAt),

@@ -51,7 +51,9 @@ export function DialogForm(props: Props) {
         <button
           type="submit"
           class={isDangerous ? "danger" : "primary"}
-          disabled={action.isBusy || isIncomplete}
+          disabled={isIncomplete}
+          // It stays focused, which a disabled button does not.
+          aria-disabled={action.isBusy}
         >
           {props.submit}
         </button>

@@ -1,4 +1,5 @@
 import type { ComponentChildren } from "preact";
+import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import type { WebhookDetails } from "../../../src/history/views.ts";
 import { EnableDialog } from "../actions/enable.tsx";
 import { RedeliverDialog } from "../actions/redeliver.tsx";
@@ -33,6 +34,7 @@ function Problem({ webhook }: { webhook: WebhookDetails }) {
     );
     return (
       <Notice tone={hasFailed ? "bad" : ""} title={text} webhook={hasFailed ? webhook : null}>
+        <p>{t.webhook.undelivered}</p>
         <Recover webhook={webhook} />
       </Notice>
     );
@@ -45,7 +47,8 @@ function Problem({ webhook }: { webhook: WebhookDetails }) {
         webhook={webhook}
       >
         <p>
-          {t.webhook.next(nextOf(webhook))} {t.webhook.outlook}
+          {t.webhook.next(nextOf(webhook))} {t.webhook.retried}{" "}
+          {t.webhook.outlook(disabledFrom(failingSince))}
         </p>
         <Recover webhook={webhook} />
       </Notice>
@@ -60,6 +63,12 @@ function nextOf({ nextAttemptAt }: WebhookDetails): string | null {
   const now = Date.now();
   const isAhead = nextAttemptAt !== null && Date.parse(nextAttemptAt) > now;
   return isAhead ? formatWhen(nextAttemptAt, now) : null;
+}
+
+/** Returns when failures may disable a webhook; null if they may already. */
+function disabledFrom(failingSince: string): string | null {
+  const at = Date.parse(failingSince) + DISABLE_AFTER_MS;
+  return at > Date.now() ? formatTime(at) : null;
 }
 
 interface NoticeProps {
@@ -132,6 +141,7 @@ function Rejected({ webhook }: { webhook: WebhookDetails }) {
           </p>
         );
       })}
+      <p>{t.webhook.rejectingOutlook}</p>
       <Recover webhook={webhook} />
     </div>
   );

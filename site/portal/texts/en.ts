@@ -1,14 +1,13 @@
 import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
 import { mapEventTypes } from "../../../src/contract/event-types.ts";
 import {
-  DISABLE_AFTER_MS,
   PENDING_MAX,
   POST_TIMEOUT_MS,
   REDELIVERY_MAX_AGE_MS,
   RESPONSES_PER_DAY,
   RETRY_AFTER_MAX_SECONDS,
 } from "../../../src/contract/limits.ts";
-import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
+import { DAY_MS } from "../../../src/contract/time.ts";
 import { type Ended, explainFailure } from "../../../src/history/failures.ts";
 import { counter } from "./count.ts";
 
@@ -103,7 +102,7 @@ export const en = {
     },
     ended: {
       title: "Your session has ended",
-      text: "The portal stays open for a limited time. Open it again from the settings of your app.",
+      text: "The portal stays open for a limited time. A change that was in progress was not saved. Open the portal again from the settings of your app.",
     },
     withdrawn: {
       title: "This workspace has no access",
@@ -203,6 +202,7 @@ export const en = {
     health: "Health",
     success: "7 days",
     lastFailure: "Last failure",
+    failingSince: (time: string) => `Failing since ${time}`,
   },
 
   failures: {
@@ -241,15 +241,23 @@ export const en = {
     overflow: (time: string) =>
       `More than ${count(PENDING_MAX, "delivery", "deliveries")} have been waiting since ${time}, so the oldest are given up. They can be resent.`,
     responseLimit: `The responses to ${number(RESPONSES_PER_DAY)} failed attempts of today (UTC) are stored. Later ones are not: see the log of your server.`,
-    outlook: `Deliveries are retried with increasing delays. Without a success for ${DISABLE_AFTER_MS / HOUR_MS} hours, the webhook is disabled.`,
+    retried:
+      "Deliveries are retried with increasing delays: once the problem is fixed, the pending ones are sent automatically.",
+    outlook: (time: string | null) =>
+      time === null
+        ? "If they keep failing, the webhook will be disabled."
+        : `Without a success, the webhook will be disabled on ${time} at the earliest.`,
     slow: `Your server is slow to respond, so fewer deliveries are sent at a time. A response after ${POST_TIMEOUT_MS / 1000} seconds is a failure. Respond first and process events afterwards. A few quick responses end this.`,
     rejecting: (type: string, since: string) =>
       `Your server has accepted no event of the type “${type}” since ${since}, although it accepts others.`,
+    rejectingOutlook:
+      "Other events are still delivered, and the webhook stays active. Rejected deliveries are retried with increasing delays. If you no longer want an event type, remove it from the webhook.",
     backlog:
       "Deliveries are due, and are being sent at the pace that your server can keep up with.",
     disabled: (time: string) => `Disabled ${time}. Nothing is sent until you enable it.`,
     disabledFailing: (time: string) =>
       `Disabled ${time}, after failing for too long. Nothing is sent until you enable it.`,
+    undelivered: "Events that were not delivered are kept, and can be sent when you enable it.",
     byDay: "Delivery attempts by day (UTC)",
     median: "Median response time",
     p95: "95th percentile",
@@ -363,6 +371,7 @@ export const en = {
     button: "Resend failed…",
     title: "Resend failed deliveries",
     text: "They keep their ids and content, and are sent oldest first, ten per second.",
+    stillFailing: "The last attempts failed: check your server with a test event first.",
     which: "Which ones",
     exhausted: "Failed for good: all attempts were used up",
     cancelled: "Cancelled: the webhook was disabled before they were sent",
@@ -395,7 +404,7 @@ export const en = {
     week: "7 days ago",
     other: "Another time…",
     time: "Time",
-    hint: `At most ${REDELIVERY_MAX_AGE_MS / DAY_MS} days ago.`,
+    hint: `At most ${REDELIVERY_MAX_AGE_MS / DAY_MS} days ago, in the time zone of your device.`,
     required: `Choose a time in the last ${REDELIVERY_MAX_AGE_MS / DAY_MS} days.`,
   },
 
@@ -447,7 +456,7 @@ export const en = {
     dropText: (name: string) => `Requests no longer carry ${name}. The other headers stay.`,
     name: "Name",
     value: "Value",
-    hint: "Visible ASCII characters, such as “Bearer token”.",
+    hint: "Letters without accents, digits and punctuation, such as “Bearer token”.",
     required: "Enter a name and a value.",
     refused:
       "Not saved: the name or the value is not valid. Names such as Host, Content-Type, User-Agent or Webhook-Id are reserved.",

@@ -1,14 +1,13 @@
 import { REASONS } from "../../../src/contract/errors.ts";
 import { mapEventTypes } from "../../../src/contract/event-types.ts";
 import {
-  DISABLE_AFTER_MS,
   PENDING_MAX,
   POST_TIMEOUT_MS,
   REDELIVERY_MAX_AGE_MS,
   RESPONSES_PER_DAY,
   RETRY_AFTER_MAX_SECONDS,
 } from "../../../src/contract/limits.ts";
-import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
+import { DAY_MS } from "../../../src/contract/time.ts";
 import { explainFailure } from "../../../src/history/failures.ts";
 import { counter } from "./count.ts";
 import type { Texts } from "./en.ts";
@@ -83,7 +82,7 @@ export const fr: Texts = {
     },
     ended: {
       title: "Votre session est terminée",
-      text: "Le portail reste ouvert pendant une durée limitée. Ouvrez-le à nouveau depuis les paramètres de votre application.",
+      text: "Le portail reste ouvert pendant une durée limitée. Une modification en cours n’a pas été enregistrée. Ouvrez le portail à nouveau depuis les paramètres de votre application.",
     },
     withdrawn: {
       title: "Cet espace de travail n’a pas accès au service",
@@ -182,6 +181,7 @@ export const fr: Texts = {
     health: "État",
     success: "7 jours",
     lastFailure: "Dernier échec",
+    failingSince: (time) => `En échec depuis le ${time}`,
   },
 
   failures: {
@@ -224,16 +224,25 @@ export const fr: Texts = {
     overflow: (time) =>
       `Plus de ${count(PENDING_MAX, "livraison", "livraisons")} attendent depuis le ${time} : les plus anciennes sont abandonnées. Vous pourrez les renvoyer.`,
     responseLimit: `Les réponses à ${number(RESPONSES_PER_DAY)} échecs d’aujourd’hui (UTC) sont enregistrées. Les suivantes ne le sont pas : consultez les journaux de votre serveur.`,
-    outlook: `De nouvelles tentatives ont lieu à intervalles croissants. Après ${DISABLE_AFTER_MS / HOUR_MS} heures sans succès, le webhook est désactivé.`,
+    retried:
+      "De nouvelles tentatives ont lieu à intervalles croissants : une fois le problème corrigé, les livraisons en attente repartiront automatiquement.",
+    outlook: (time) =>
+      time === null
+        ? "Si les échecs se poursuivent, le webhook sera désactivé."
+        : `Sans succès, le webhook sera désactivé, au plus tôt le ${time}.`,
     slow: `Votre serveur tarde à répondre : moins de livraisons sont envoyées à la fois. Toute réponse au-delà de ${POST_TIMEOUT_MS / 1000} secondes compte comme un échec. Répondez d’abord, puis traitez les événements. Quelques réponses rapides suffisent à rétablir l’envoi normal.`,
     rejecting: (type, since) =>
       `Votre serveur n’accepte plus les événements « ${type} » depuis le ${since}, alors qu’il en accepte d’autres.`,
+    rejectingOutlook:
+      "Les autres événements continuent d’être livrés, et le webhook reste actif. Les livraisons refusées sont retentées à intervalles croissants. Si vous ne voulez plus recevoir un type d’événement, retirez-le du webhook.",
     backlog:
       "Des livraisons sont en attente ; elles sont envoyées au rythme que votre serveur peut suivre.",
     disabled: (time) =>
       `Désactivé le ${time}. Rien n’est envoyé tant que vous ne le réactivez pas.`,
     disabledFailing: (time) =>
       `Désactivé le ${time}, après une longue série d’échecs. Rien n’est envoyé tant que vous ne le réactivez pas.`,
+    undelivered:
+      "Les événements non livrés sont conservés et pourront être envoyés lors de la réactivation.",
     byDay: "Tentatives par jour (UTC)",
     median: "Temps de réponse médian",
     p95: "95e centile",
@@ -348,10 +357,13 @@ export const fr: Texts = {
     button: "Renvoyer les livraisons en échec…",
     title: "Renvoyer les livraisons en échec",
     text: "Elles conservent leur identifiant et leur contenu, et sont envoyées de la plus ancienne à la plus récente, dix par seconde.",
+    stillFailing:
+      "Les derniers envois ont échoué : vérifiez d’abord votre serveur avec un événement de test.",
     which: "Livraisons à renvoyer",
     exhausted: "Échecs définitifs : toutes les tentatives sont épuisées",
     cancelled: "Annulées : le webhook a été désactivé avant l’envoi",
-    missed: "Manqués : survenus alors que le webhook était désactivé ou n’incluait pas leur type",
+    missed:
+      "Événements manqués : survenus alors que le webhook était désactivé ou n’incluait pas leur type",
     retrying: "En échec : en attente d’un nouvel essai",
     scheduled: (n, time) => `À envoyer : ${n}. Événements parcourus jusqu’au ${time}.`,
     submit: "Renvoyer",
@@ -381,7 +393,7 @@ export const fr: Texts = {
     week: "7 jours",
     other: "Un autre moment…",
     time: "Date et heure",
-    hint: `${REDELIVERY_MAX_AGE_MS / DAY_MS} jours au maximum.`,
+    hint: `${REDELIVERY_MAX_AGE_MS / DAY_MS} jours au maximum, à l’heure de votre appareil.`,
     required: `Choisissez un moment au cours des ${REDELIVERY_MAX_AGE_MS / DAY_MS} derniers jours.`,
   },
 
@@ -434,7 +446,7 @@ export const fr: Texts = {
     dropText: (name) => `${name} ne sera plus joint aux requêtes. Les autres en-têtes restent.`,
     name: "Nom",
     value: "Valeur",
-    hint: "Caractères ASCII visibles, par exemple « Bearer jeton ».",
+    hint: "Lettres sans accent, chiffres et ponctuation, par exemple « Bearer jeton ».",
     required: "Saisissez un nom et une valeur.",
     refused:
       "Non enregistré : le nom ou la valeur n’est pas valide. Les noms tels que Host, Content-Type, User-Agent ou Webhook-Id sont réservés.",

@@ -4,7 +4,7 @@ import { beforeEach, expect, test } from "vitest";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
 import { encodeCursor } from "../../../src/contract/cursor.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
-import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
+import { DISABLE_AFTER_MS, RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { openPage, PHONE_WIDTH, see, type Visit } from "../../node/support/browser.ts";
 import { type LinkOptions, setStage } from "../../node/support/portal.ts";
@@ -286,6 +286,11 @@ test("an overview counts failures exactly", async () => {
   await open();
   await follow("/in");
   await see(page, "1,149 new, 309 failing");
+  const disabledFrom = new Date(at + DISABLE_AFTER_MS);
+  await see(
+    page,
+    `the webhook will be disabled on ${disabledFrom.toLocaleDateString("en-GB", { dateStyle: "medium" })}`,
+  );
   await openTab("Overview");
   expect(await page.locator(".tabs").innerText()).toContain("1,458 failing");
   await see(page, "the oldest are given up", "The responses to 500 failed attempts");
@@ -314,6 +319,15 @@ test("deliveries are paginated, and Back returns to the place in the list", asyn
   await page.goBack();
   await expect.poll(() => page.evaluate("scrollY")).toBe(top);
   expect(await isFocused(rows().nth(20).getByRole("link"))).toBe(true);
+
+  // A failure to resend it is shown there, too, and not only at the top of the list.
+  await page.route("**/redeliver", (route) => route.abort());
+  await press("Resend", rows().nth(20));
+  const fault = await page.getByText("The server cannot be reached.").boundingBox();
+  expect(fault?.y).toBeGreaterThan(0);
+  expect(fault?.y).toBeLessThan(800);
+  expect(await isFocused(button("Resend", rows().nth(20)))).toBe(true);
+  expect(await visit.faults()).toEqual([expect.stringContaining("net::ERR_FAILED")]);
 });
 
 test("deliveries are filtered by state, day, event type and response", async () => {
@@ -421,6 +435,7 @@ test("a test event shows the response of the server", async () => {
   await dialog.getByLabel("Event type").selectOption("run.completed");
   await press("Send", dialog);
   await see(dialog, "Response 503", "Your server failed.");
+  expect(await isFocused(button("Send another", dialog))).toBe(true);
   stage.answerWith(204);
   await press("Send another", dialog);
   await see(dialog, "Response 204", "Your server accepted it.");
