@@ -26,7 +26,7 @@ if (isset($_SERVER['HTTP_X_SERVICE_TEST'])) {
 }
 $event = json_decode($body, true, flags: JSON_THROW_ON_ERROR);
 
-// A file for each processed event, readable only by this user; delete those older than a month. If
+// A file for each processed event, readable only by this user; delete those older than six weeks. If
 // you have a database, keep the ids there, under a unique key.
 $folder = getenv('WEBHOOK_STATE') ?: getenv('HOME') . '/.local/state/webhook-events';
 umask(0077);
