@@ -9,6 +9,7 @@ import {
   DESCRIPTION_MAX_LENGTH,
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
+  EXPIRES_AFTER_MS,
   FAILING_SPACING_SECONDS,
   HEADER_VALUE_MAX_LENGTH,
   HEADERS_MAX,
@@ -76,6 +77,9 @@ const RECEIVERS = [
 
 /** How long an event can be resent. */
 const REPLAY_DAYS = REDELIVERY_MAX_AGE_MS / DAY_MS;
+/** How long the same event may still arrive: resent on its last day, it is retried, and may wait until it expires. */
+const KEEP_IDS_DAYS =
+  REPLAY_DAYS + Math.ceil((RETRY_SCHEDULE_MS * (1 + RETRY_JITTER) + EXPIRES_AFTER_MS) / DAY_MS);
 
 /** The client files shown in the docs: its library, then its three programs and what they share. */
 const CLIENT_SOURCES = [
@@ -223,7 +227,7 @@ function valuesOf(root: string): Record<string, string> {
     testEvents: String(TEST_EVENTS_PER_MINUTE),
     redeliveriesPerSecond: String(REDELIVERIES_PER_SECOND),
     personalFields: personalFields(),
-    keepIdsDays: String(REPLAY_DAYS + 1),
+    keepIdsDays: String(KEEP_IDS_DAYS),
     replayDays: String(REPLAY_DAYS),
     missed: en.enable.missed,
     sendAgain: en.sendAgain.button.replace(/…$/, ""),

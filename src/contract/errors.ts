@@ -10,7 +10,7 @@ export const ERRORS = {
     statuses: [400, 413, 415],
     message: "La requête est invalide.",
     when: "A query parameter or the body is invalid.",
-    todo: "Fix what `details` names. The same request gets the same response.",
+    todo: "Fix what `details` names, then send the request again.",
   },
   invalid_api_key: {
     statuses: [401],
@@ -47,7 +47,7 @@ export const ERRORS = {
     message:
       "Cette automatisation est à l’état de brouillon ou en erreur\u00a0: elle ne peut être ni activée ni mise en pause.",
     when: "The automation is `draft` or `error`.",
-    todo: "Activate or fix it in the app first.",
+    todo: "Activate or fix it in the app first. `automation.status_changed` announces that.",
   },
   rate_limited: {
     statuses: [429],

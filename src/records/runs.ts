@@ -123,7 +123,10 @@ export const Run = z
     trigger_type: TriggerType,
     occurred_at: timeField("When the automation ran."),
     actions: z.array(RunAction).openapi({ description: "What the automation did, in order." }),
-    lead_id: idField("lead", "The lead that the run was about; null if there was none.").nullable(),
+    lead_id: idField(
+      "lead",
+      "The lead that the run was about; null if there was none, or it was erased.",
+    ).nullable(),
   })
   .openapi("Run", {
     description: "One reaction of an automation to its trigger. Only finished runs appear.",

@@ -305,7 +305,7 @@ export const Webhook = z
   .object({
     id: idField("webhook", "Identifies the subscription."),
     url: z.url().openapi({
-      description: "The URL that events are sent to.",
+      description: "The URL that events are sent to, as a URI in ASCII.",
       example: "https://hooks.example.com/automations",
     }),
     events: z.array(WebhookEvent).openapi({

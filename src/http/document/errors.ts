@@ -30,7 +30,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   unresolvable_host: "The URL's host name does not exist in DNS.",
   invalid_json: "The body is not valid JSON in UTF-8.",
   body_too_large: "The body is larger than `max` bytes. The status is 413.",
-  body_too_slow: `The body took longer than ${BODY_MAX_MS / 1000} seconds to arrive.`,
+  body_too_slow: `The body took longer than ${BODY_MAX_MS / 1000} seconds to arrive. Send it again.`,
   unsupported_media_type:
     "`Content-Type` is not `application/json`, or the body is compressed. The status is 415.",
   subscription_limit_reached:
@@ -41,7 +41,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
 
 /** Whether the same request may succeed later, by code. */
 export const RETRY: Record<ErrorCode, string> = {
-  invalid_request: "No",
+  invalid_request: "Only once its cause is fixed",
   invalid_api_key: "No",
   workspace_access_denied: "No",
   automation_not_found: "No",
