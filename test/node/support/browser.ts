@@ -26,8 +26,13 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
  */
 export async function openBrowser(): Promise<Browser> {
   const executablePath = findChromium();
-  // Otherwise a page starts another process each time that it comes from an empty one.
-  const args = ["--renderer-process-limit=1"];
+  const args = [
+    // Otherwise a page starts another process each time that it comes from an empty one.
+    "--renderer-process-limit=1",
+    // Where no graphics card is, a process for one only takes time.
+    "--disable-gpu",
+    "--in-process-gpu",
+  ];
   if (executablePath) return opened(chromium.launch({ executablePath, args }));
   if (process.env.CI) throw new Error("no Chromium: install it, or set CHROMIUM");
   beforeEach((t) => t.skip("no Chromium found: install it, or set CHROMIUM"));
