@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-pool-workers";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
+import { TEST_VARS, writeTestConfiguration } from "./scripts/shared/test-settings.ts";
 import { useMemory } from "./test/node/support/memory.ts";
 import { answerAsSubscriber } from "./test/support/subscribers.ts";
 
@@ -39,7 +40,7 @@ const THREE_DATABASES = {
  */
 const POLL = { poll: { timeout: 15_000, interval: 200 } };
 
-/** Tests that run in workerd, with the bindings of wrangler.toml and `more`. */
+/** Tests that run in workerd, with the bindings of wrangler.toml for tests and `more`. */
 function inWorkerd(
   name: string,
   include: string[],
@@ -49,7 +50,7 @@ function inWorkerd(
     plugins: [
       cloudflareTest(async () => ({
         main: "./scripts/shared/limited-worker.ts",
-        wrangler: { configPath: "./wrangler.toml" },
+        wrangler: { configPath: writeTestConfiguration() },
         miniflare: {
           ...more,
           // Added to those of wrangler.toml. Vitest and the runtime exchange modules and results over a WebSocket on
@@ -57,7 +58,7 @@ function inWorkerd(
           compatibilityFlags: ["no_web_socket_compression"],
           bindings: {
             MIGRATIONS: await readD1Migrations("./migrations"),
-            // Overrides a local .dev.vars.
+            ...TEST_VARS,
             ALLOW_LOCAL_WEBHOOKS: "false",
             ENCRYPTION_KEYS: "test:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
             API_KEY_CHECKSUM_KEYS: "test:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
@@ -65,23 +66,6 @@ function inWorkerd(
             PORTAL_ORIGIN: "https://api.example",
             // Tests have objects of their own, which have no jurisdictions.
             JURISDICTION: "",
-            // Tests rely on these values, so that a deployment may change its own in wrangler.toml.
-            QUOTA_REQUESTS: 600,
-            QUOTA_WINDOW_SECONDS: 60,
-            AUTH_FAILURES: 20,
-            AUTH_FAILURE_WINDOW_SECONDS: 300,
-            SERVED_ROUTES:
-              "automations,automations.patch,automations.crm_source,leads,runs,webhooks",
-            EVENTS_KEPT_DAYS: 30,
-            EVENTS_KEPT_MAX: 300_000,
-            DATABASES_CLOSED: "",
-            EMAIL_FROM: "api@example.com",
-            SUPPORT_EMAIL: "api@example.com",
-            SUPPORT_URL: "https://example.com/support",
-            DNS_OVER_HTTPS_URL: "",
-            PORTAL: "on",
-            PORTAL_NAME: "",
-            PORTAL_COLOR: "",
             ...more.bindings,
           },
           outboundService: answerAsSubscriber,

@@ -6,6 +6,7 @@ import type { V4WorkerOptions } from "miniflare";
 import { isDatabaseName } from "../../src/contract/database-names.ts";
 import type { Platform } from "../../src/platform/entrypoint.ts";
 import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
+import { TEST_VARS } from "./test-settings.ts";
 import { openWorkerdOutput } from "./workerd-output.ts";
 
 const OUTDIR = join(ROOT, "dist/worker");
@@ -33,9 +34,9 @@ export interface RuntimeOptions {
   bundle?: string;
   /** The folder for its storage; without one, storage ends with the process. */
   persist?: string;
-  /** How many databases are bound: `DB`, `DB_2`, and so on; those of wrangler.toml when left out. */
+  /** How many databases are bound: `DB`, `DB_2`, and so on; one when left out. */
   databases?: number;
-  /** Overrides of the variables in wrangler.toml. */
+  /** Overrides of the variables for tests. */
   vars?: Record<string, string | number>;
   /** Workers that run next to it, in Miniflare's terms. */
   beside?: V4WorkerOptions[];
@@ -77,7 +78,10 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
   );
   const { workerOptions } = unstable_getMiniflareWorkerOptions({
     ...settings,
-    d1_databases: options.databases ? numbered(options.databases) : settings.d1_databases,
+    vars: TEST_VARS,
+    // It is at its own address.
+    routes: undefined,
+    d1_databases: numbered(options.databases ?? 1),
     // They are given below, not looked up elsewhere.
     secrets: undefined,
   });

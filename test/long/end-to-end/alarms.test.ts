@@ -107,7 +107,7 @@ test("npm run alarms --apply creates what Cloudflare notifies of", async () => {
 
 test.each([
   [["--apply"], "token", "--apply needs --email ADDRESS"],
-  [["--apply", "--email", "ops@example.com"], "token", "Set PORTAL_ORIGIN in wrangler.toml"],
+  [[...APPLY.slice(0, 3), "--origin", ""], "token", "Set PORTAL_ORIGIN in wrangler.toml"],
   [[...APPLY.slice(0, 3), "--origin", "https://other.test"], "token", "has no zone for other.test"],
   [APPLY, "wrong", "Cloudflare rejects GET /zones?name=api.example.com&account.id=a1: Forbidden"],
   [["--env", "nope"], "token", "wrangler.toml has no [env.nope]"],

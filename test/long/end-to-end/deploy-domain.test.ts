@@ -26,8 +26,8 @@ describe("npm run deploy, on day one,", () => {
     cloudflare.records.push(hostname);
     configure('PORTAL_ORIGIN = ""', `PORTAL_ORIGIN = "${address}"`);
     configure(
-      "\nworkers_dev = true\n#",
-      `\nroutes = [{ pattern = "${hostname}", custom_domain = true }]\nworkers_dev = false\n#`,
+      "workers_dev = true\npreview_urls",
+      `routes = [{ pattern = "${hostname}", custom_domain = true }]\nworkers_dev = false\npreview_urls`,
     );
     site().replaced["/health"] = (_, response) => response.writeHead(503).end();
     const { code, output } = await site().deploy({});

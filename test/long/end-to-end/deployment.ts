@@ -8,6 +8,7 @@ import { deploy } from "../../../scripts/deploy/deployment.ts";
 import { parseOptions } from "../../../scripts/deploy/options.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { withAbsolutePaths, withTestSettings } from "../../../scripts/shared/test-settings.ts";
 import { runHere, startProgram } from "../../node/support/process.ts";
 import { serve } from "../../node/support/server.ts";
 import { type Cloudflare, startCloudflare } from "./cloudflare.ts";
@@ -191,13 +192,11 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
     wrangler: (...args) =>
       run([join(ROOT, "node_modules/wrangler/bin/wrangler.js"), ...args, "--config", config]),
   };
-  writeFileSync(config, readFileSync(join(ROOT, "wrangler.toml")));
+  const toml = withTestSettings(readFileSync(join(ROOT, "wrangler.toml"), "utf8"));
+  writeFileSync(config, withAbsolutePaths(toml));
   site.configure('PORTAL_ORIGIN = ""', `PORTAL_ORIGIN = "${server.url}"`);
-  // Paths are relative to the configuration.
-  site.configure('main = "src/index.ts"', SMALL_WORKER);
+  site.configure(REAL_WORKER, SMALL_WORKER);
   writeFileSync(join(folder, "worker.js"), SMALL_WORKER_CODE);
-  site.configure('directory = "dist', `directory = "${ROOT}/dist`);
-  site.configure('migrations_dir = "', `migrations_dir = "${ROOT}/`);
   // The build also notes which environment wrangler has.
   site.configure(
     "node scripts/assets.ts",

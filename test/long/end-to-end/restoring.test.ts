@@ -17,6 +17,7 @@ import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import type { PlatformClient } from "../../../scripts/shared/platform-client.ts";
 import type { Runtime } from "../../../scripts/shared/runtime.ts";
+import { withAbsolutePaths, withTestSettings } from "../../../scripts/shared/test-settings.ts";
 import { serverFileIn, startLocalRuntime } from "../../node/support/local-runtime.ts";
 import { platformOf } from "../../node/support/platform-here.ts";
 import { runHere, runProgram } from "../../node/support/process.ts";
@@ -87,17 +88,14 @@ async function openDeployment(bindings: (keyof typeof DATABASES)[]) {
   };
   const databaseOf = (binding: string) =>
     (deployment.runtime.env as unknown as Record<string, D1Database>)[binding] as D1Database;
-  const toml = readFileSync(join(ROOT, "wrangler.toml"), "utf8").replaceAll(
-    'migrations_dir = "',
-    `migrations_dir = "${ROOT}/`,
-  );
+  const toml = withTestSettings(readFileSync(join(ROOT, "wrangler.toml"), "utf8"));
   const blocks = bindings
     .slice(1)
     .map(
       (binding) =>
         `\n[[d1_databases]]\nbinding = "${binding}"\ndatabase_name = "${DATABASES[binding]}"\nmigrations_dir = "${ROOT}/migrations"\n`,
     );
-  writeFileSync(join(folder, "wrangler.toml"), toml + blocks.join(""));
+  writeFileSync(join(folder, "wrangler.toml"), withAbsolutePaths(toml) + blocks.join(""));
   for (const binding of bindings) {
     await databaseOf(binding).exec(
       `INSERT INTO sweep_positions (part, position) VALUES ('binding', '${binding}')`,

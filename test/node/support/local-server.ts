@@ -1,9 +1,10 @@
 import type { ChildProcess } from "node:child_process";
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import type { LocalState } from "../../../scripts/shared/local-state.ts";
+import { withTestSettings } from "../../../scripts/shared/test-settings.ts";
 import { until } from "../../support/until.ts";
 import { startProgram } from "./process.ts";
 import { freePort } from "./server.ts";
@@ -45,11 +46,13 @@ const ownEnv = (folder: string) => ({
   WRANGLER_LOG: undefined,
 });
 
-/** Copies this checkout without its data. @returns the folder, which the caller must remove. */
+/** Copies this checkout without its data, and with the settings for tests. @returns the folder, which the caller must remove. */
 function copyCheckout(): string {
   const folder = mkdtempSync(join(tmpdir(), "checkout-"));
+  const config = join(folder, "wrangler.toml");
   const filter = (path: string) => !LEFT_OUT.has(basename(path));
   cpSync(ROOT, folder, { recursive: true, filter });
+  writeFileSync(config, withTestSettings(readFileSync(config, "utf8")));
   symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
   if (process.env.ASSETS_ARE_BUILT)
     cpSync(join(ROOT, "dist/assets"), join(folder, "dist/assets"), { recursive: true });
