@@ -43,7 +43,7 @@ export function TestDialog(props: { webhook: Webhook; onClose(): void }) {
           </label>
           <div role="status">
             {action.isBusy && <p class="note">{t.test.sending}</p>}
-            {result && <Result webhook={webhook} result={result} />}
+            {result && <Result webhook={webhook} result={result} onFollow={close} />}
           </div>
         </DialogForm>
       )}
@@ -51,7 +51,14 @@ export function TestDialog(props: { webhook: Webhook; onClose(): void }) {
   );
 }
 
-function Result({ webhook, result }: { webhook: Webhook; result: TestResult }) {
+interface ResultProps {
+  webhook: Webhook;
+  result: TestResult;
+  /** Called when the reader follows the link to the delivery, which the dialog would cover. */
+  onFollow(): void;
+}
+
+function Result({ webhook, result, onFollow }: ResultProps) {
   const cause = explain(result);
   return (
     <div class={`note ${cause === null ? "good" : "bad"}`}>
@@ -60,7 +67,9 @@ function Result({ webhook, result }: { webhook: Webhook; result: TestResult }) {
       </p>
       <p>{cause ? `${cause.means} ${cause.todo}` : t.test.accepted}</p>
       <p>
-        <a href={deliveryHref(webhook.webhookId, result.eventId)}>{t.test.details}</a>
+        <a href={deliveryHref(webhook.webhookId, result.eventId)} onClick={onFollow}>
+          {t.test.details}
+        </a>
       </p>
     </div>
   );

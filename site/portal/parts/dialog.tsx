@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 interface DialogProps {
   title: string;
@@ -39,9 +39,19 @@ export function DialogButton(props: {
   children: (close: () => void) => ComponentChildren;
 }) {
   const [isOpen, setOpen] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
+  // An action may remove the button that offered it. The heading takes the focus over, before the button is gone.
+  useLayoutEffect(
+    () => () => {
+      if (document.activeElement === button.current)
+        document.querySelector("h1")?.focus({ preventScroll: true });
+    },
+    [],
+  );
   return (
     <>
       <button
+        ref={button}
         type="button"
         class={props.class}
         aria-label={props.about && `${props.label} ${props.about}`}

@@ -398,7 +398,7 @@ export const fr: Texts = {
   },
 
   test: {
-    button: "Événement de test…",
+    button: "Tester…",
     title: "Envoyer un événement de test",
     text: "Un événement d’exemple est envoyé immédiatement, une seule fois, signé comme les autres, avec l’en-tête X-Service-Test: true. Vous retrouverez la requête et la réponse parmi les livraisons.",
     submit: "Envoyer",

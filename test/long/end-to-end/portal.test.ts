@@ -445,13 +445,17 @@ test("a test event shows the response of the server", async () => {
   await press("Close", dialog);
   expect(await isFocused(button("Send a test event…"))).toBe(true);
   await page.locator(".badge.exhausted", { hasText: "Test" }).waitFor();
-  await rows().last().getByRole("link", { name: "Run completed" }).click();
+  await press("Send a test event…");
+  stage.answerWith(503);
+  await press("Send", dialog);
+  await dialog.getByRole("link").click();
+  await dialog.waitFor({ state: "hidden" });
   await see(detail(), "A test event is sent once");
   await detail().locator(".note", { hasText: "Response 503" }).waitFor();
   await page.getByText("Headers sent").click();
   await see(page, "X-Service-Test: true");
   await press("Raw");
-  expect(await page.locator(".body code").textContent()).toBe(String(first?.body));
+  expect(await page.locator(".body code").textContent()).toBe(String(posts.at(-1)?.body));
   expect(await button("Resend", detail()).count()).toBe(0);
 });
 
@@ -759,6 +763,7 @@ test("a disabled webhook is re-enabled, and only gets what it has missed if requ
   await page.getByLabel("Also send the events that were missed").uncheck();
   await press("Enable", page.getByRole("dialog"));
   await see(page, "The webhook is enabled.", "Waiting for the first event");
+  await until(() => isFocused(page.getByRole("heading", { level: 1 })));
   expect(posts).toEqual([]);
 
   await disable(id);
