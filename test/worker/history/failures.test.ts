@@ -29,7 +29,7 @@ test.each([
     expect(means).toContain(text);
     expect(todo).toContain("NTP");
     expect(explainFailure({ outcome: "answered", status, at: AT, date }, "fr").means).toMatch(
-      /horloge (avance|retarde) de \d+ minutes/,
+      /horloge (avance|retarde) de \d+\u00a0minutes/,
     );
   },
 );
