@@ -13,8 +13,13 @@ export type PlatformCall = {
  * been made since the tables were noted, or if people have decided about the same since then.
  *
  * @param now Unix milliseconds.
+ * @param skip methods that are the damage, so that their calls are not repeated.
  */
-export function callsToRepeat(compared: Compared, now: number): PlatformCall[] {
+export function callsToRepeat(
+  compared: Compared,
+  now: number,
+  skip: readonly string[] = [],
+): PlatformCall[] {
   const { noted, found, placements, restoredTo } = compared;
   const later = findLaterDecisions(compared);
   // Workspaces that live elsewhere may have rows here, which are out of date.
@@ -24,6 +29,7 @@ export function callsToRepeat(compared: Compared, now: number): PlatformCall[] {
   const here = new Set(found.workspaces.filter(isHere).map(({ id }) => id));
   const calls: PlatformCall[] = [
     ...keyCalls(noted, found, now),
+    ...(skip.includes("eraseWorkspace") ? returnedKeyCalls(found, placements.erased, now) : []),
     ...placements.erased.map((workspaceId) => ({
       method: "eraseWorkspace" as const,
       input: { workspaceId },
@@ -32,7 +38,7 @@ export function callsToRepeat(compared: Compared, now: number): PlatformCall[] {
     ...subscriptionCalls(noted, found, here, restoredTo),
     ...erasureCalls(noted, here),
   ];
-  return calls.filter((call) => !isDecided(call, later));
+  return calls.filter((call) => !skip.includes(call.method) && !isDecided(call, later));
 }
 
 const ENABLING = ["enableWebhook", "disableWebhook"] as const;
@@ -84,9 +90,23 @@ function keyCalls(noted: Tables, found: Tables, now: number): PlatformCall[] {
     if (was.revoked_at !== null || hasExpired)
       return [{ method: "revokeApiKey", input: { keyId } }];
     if (!changed.has(keyId) && !moved.has(key.workspace_id ?? null)) return [];
-    const requestsPerWindow = was.requests_per_window as number | null;
-    return [{ method: "updateApiKey", input: { keyId, requestsPerWindow } }];
+    return [invalidateGate(was)];
   });
+}
+
+/** Makes the calls that invalidate the gates of the keys of workspaces that stay back, which are cached as unknown. */
+function returnedKeyCalls(found: Tables, workspaces: string[], now: number): PlatformCall[] {
+  const isLive = ({ revoked_at, expires_at }: Row) =>
+    revoked_at === null && (expires_at === null || Number(expires_at) > now);
+  return found.api_keys
+    .filter((key) => workspaces.includes(String(key.workspace_id)) && isLive(key))
+    .map(invalidateGate);
+}
+
+/** Gives a key the rate limit that it has, which invalidates its gate. */
+function invalidateGate(key: Row): PlatformCall {
+  const requestsPerWindow = key.requests_per_window as number | null;
+  return { method: "updateApiKey", input: { keyId: String(key.id), requestsPerWindow } };
 }
 
 function workspaceCalls(noted: Tables, found: Tables, here: Ids): PlatformCall[] {

@@ -223,9 +223,7 @@ async function repeat(
   openPlatform: () => Promise<PlatformClient>,
 ): Promise<void> {
   const compared = await compare(restore, noted, placements);
-  const calls = callsToRepeat(compared, Date.now()).filter(
-    ({ method }) => !restore.options.skip.includes(method),
-  );
+  const calls = callsToRepeat(compared, Date.now(), restore.options.skip);
   if (calls.length === 0) return;
   await using platform = await openPlatform();
   const failures: string[] = [];

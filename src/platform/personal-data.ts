@@ -113,7 +113,7 @@ export const eraseLeads = operation({
 
 export const eraseWorkspace = operation({
   about:
-    "Erases a workspace and everything in it, starting with its keys. Call it until it is done; an unknown id is not an error.",
+    "Erases a workspace and everything in it, starting with its keys. Call it until it is done, as the command in a terminal does; an unknown id is not an error.",
   input: z.strictObject({ workspaceId: WorkspaceId }),
   output: z.object({ done: z.boolean().describe("nothing is left") }),
   examples: [{ workspaceId }],

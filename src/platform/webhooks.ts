@@ -175,7 +175,7 @@ export const updateWebhook = operation({
 const UPDATE_TRIES = 3;
 
 export const enableWebhook = operation({
-  about: `Re-enables a disabled subscription. With redeliverSince, each call examines up to ${REDELIVERY_EXAMINED_MAX} events. Call it until nextCursor is null.`,
+  about: `Re-enables a disabled subscription. With redeliverSince, each call examines up to ${REDELIVERY_EXAMINED_MAX} events. Call it until nextCursor is null, as the command in a terminal does.`,
   input: z.strictObject({
     webhookId: WebhookId,
     redeliverSince: RedeliverableSince.nullish().describe(

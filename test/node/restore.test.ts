@@ -443,6 +443,21 @@ describe("the calls that are repeated", () => {
     ]);
   });
 
+  test("invalidate the gates of live keys of a workspace whose erasure is not repeated", () => {
+    const { then, now, both } = opened();
+    both("workspaces", workspace("wks_2"));
+    insert(then, "workspaces", workspace("wks_1"));
+    insert(then, "api_keys", key("key_1", { requests_per_window: 7 }));
+    insert(then, "api_keys", key("key_2", { revoked_at: 2 }));
+    insert(then, "api_keys", key("key_3", { expires_at: 9 }));
+    insert(then, "api_keys", key("key_4", { workspace_id: "wks_2" }));
+    const compared = compare(read(now), then, { ...SETTLED, erased: ["wks_1"] });
+    expect(callsToRepeat(compared, 10, ["eraseWorkspace"])).toEqual([
+      { method: "updateApiKey", input: { keyId: "key_1", requestsPerWindow: 7 } },
+    ]);
+    expect(callsToRepeat(compared, 10)).toMatchObject([{ method: "eraseWorkspace" }]);
+  });
+
   test("are made once, and undo nothing that was decided since the tables were noted", () => {
     const { then, now, both } = opened();
     both("workspaces", workspace("wks_1"));
