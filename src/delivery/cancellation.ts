@@ -170,7 +170,10 @@ const PENDING_OF_ONE = sql`SELECT ${deliveries.eventId}, ${deliveries.priority},
   WHERE ${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")} AND ${deliveries.state} = 'pending'
     AND NOT (${deliveries.priority} = ${PRIORITY.scheduled} AND ${deliveries.attempts} = 0 AND ${deliveries.dueAt} > ${NOW})`;
 
-/** The first of these in the order of claims, if the subscription is leased: they are probably being sent. */
+/**
+ * The first of these by priority and due time, if the subscription is leased. Unless requests are spaced, what is being
+ * sent is probably among them.
+ */
 const PROBABLY_CLAIMED = sql`SELECT event_id FROM (${PENDING_OF_ONE}) ORDER BY priority, due_at, event_id
   LIMIT (SELECT iif(${subscriptions.leasedUntil} > ${NOW}, ${CLAIM_MAX}, 0) FROM ${subscriptions}
     WHERE ${subscriptions.id} = ${sql.placeholder("subscriptionId")})`;

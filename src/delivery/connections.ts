@@ -1,6 +1,9 @@
 import { timeBudget } from "../primitives/timing.ts";
 
-/** Maximum requests of one invocation that wait for their response headers: a limit of the runtime. */
+/**
+ * Maximum requests of one invocation that wait for their response headers: a limit of the runtime. Whether calls to D1
+ * count is not documented. If they do, a round waits until a request gets its response, or times out.
+ */
 export const CONNECTIONS_MAX = 6;
 /** Maximum connections of one workspace while the dispatch also serves others. */
 const CONNECTIONS_PER_WORKSPACE = 3;

@@ -7,12 +7,14 @@ import { type QueueName, queueOf } from "./policy.ts";
 
 /*
  * A wake-up message is a hint to look in the database for deliveries of a subscription. It is immediate, or delayed
- * until the next delivery may be sent. While something is pending, a dispatch leases the subscription, or a message is underway
- * that arrives in time, or the workspace is moving, which ends with wake-ups. Except after a failed dispatch
- * (consumer.ts) or a repeated round (`makeRound`), a delayed message is sent only if none that is underway arrives in
- * time:
+ * until the next delivery may be sent. While something is pending, a dispatch leases the subscription, or a message is
+ * underway that arrives in time, or the workspace is moving, which ends with wake-ups.
  *
- * 1. A round finds that no message underway arrives in time. It notes in the column `notedWakeAt` when a new one is to
+ * A delayed message is sent if the last one that was noted (`notedWakeAt`) does not arrive in time, as follows. It is also
+ * sent after a failed dispatch (consumer.ts) and after a repeated round (`makeRound`). A note that another has replaced
+ * is forgotten, although its message still arrives, which does no harm.
+ *
+ * 1. A round finds that no noted message arrives in time. It notes in the column `notedWakeAt` when a new one is to
  *    arrive (`noteWakeUps` in round.ts). Another dispatch that finds the same delivery not due yet also finds the note,
  *    so only one message is sent.
  * 2. When the session ends, it sends that message, with the noted time in `wakeAt` (`nextWakeUp`).

@@ -45,7 +45,8 @@ import {
  * A lease is a dispatch's exclusive right to send to a subscription: `leasedBy` and `leasedUntil`. To claim is to
  * lease the subscription and to read its due deliveries, whose rows do not change. A round that finds something to
  * claim begins or extends the lease; other rounds do not. The lease ends when the dispatch releases it, or after
- * `LEASE_MS` if the process has died.
+ * `LEASE_MS` if the process has died. A release sets `leasedUntil` to 0 and keeps `leasedBy`, so outcomes are recorded
+ * until another dispatch leases.
  *
  * The release and the next claim are in one transaction, so no delivery is missed between them. A round that releases a
  * lease sees every delivery that was committed before: it claims it, or its session sends the next wake-up message. For a
@@ -258,8 +259,9 @@ const IS_NOT_LEASED_ELSEWHERE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${
 /**
  * The change of the delivery is not recorded yet, and no other dispatch has leased its subscription. A recorded change
  * shows in the row: an attempt has raised `attemptsMade`, and a change without an attempt has set `dueAt`, or the state.
- * `attempts` does not show it: an early attempt leaves it as it is, and a replay begins it anew. It is compared as well,
- * because a change made from the number before a replay must not apply afterwards.
+ * `attempts` does not show it: an early attempt leaves it as it is. It is compared as well, because a resend or a replay
+ * begins a cancelled delivery anew, even if its row still says `pending`. The outcome of an attempt from before then is
+ * dropped, and the delivery is sent again.
  */
 const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
   AND ${deliveries.state} = 'pending'

@@ -260,7 +260,7 @@ export class DeliverySession {
     const withdrawn = new Set(found.withdrawnInProgress);
     this.#claimed = this.#claimed.filter(({ eventId }) => !withdrawn.has(eventId));
     // A request that ended during the round may have stopped the session: then, what the round claimed is not sent. After
-    // a new epoch, some of it may be cancelled. After a new URL, it is sent there.
+    // a new epoch, what an earlier round claimed may be cancelled. After a new URL, it is sent there.
     if (this.#isStopped || !found.maySend || isNewEpoch) this.#stop();
   }
 

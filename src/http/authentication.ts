@@ -70,7 +70,7 @@ async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Pro
   c.set("db", openDatabase(new GuardedClient(session, c.get("workspaceId"), { keyId })));
   await next();
   const bookmark = session.getBookmark();
-  // A 4xx has written nothing, whereas a 5xx may have.
+  // A 4xx has written nothing, as a rule, whereas a 5xx may have.
   const isRefused = c.res.status >= 400 && c.res.status < 500;
   if (bookmark === null || isRefused) return;
   cacheKey(c, keyHash, database, bookmark);
