@@ -158,7 +158,7 @@ const FRENCH: Words = {
       happened: `${isOne(notification) ? "voit" : "voient"} certains types d’événements refusés depuis le ${frenchTime(notification.since)}, alors que votre serveur en accepte d’autres.`,
       advice: [
         FRENCH_EXPECTED,
-        "Les autres événements continuent d’être livrés, et l’abonnement reste actif. Si vous ne voulez plus recevoir ces types d’événements, retirez-les de l’abonnement.",
+        `Les autres événements continuent d’être livrés, et ${isOne(notification) ? "l’abonnement reste actif" : "ces abonnements restent actifs"}. Si vous ne voulez plus recevoir ces types d’événements, retirez-les de ${isOne(notification) ? "l’abonnement" : "ces abonnements"}.`,
       ],
       outlook: [],
     }),
@@ -262,7 +262,7 @@ const ENGLISH: Words = {
       happened: `${isOne(notification) ? "has" : "have"} had some event types rejected since ${englishTime(notification.since)}, while your server accepts others.`,
       advice: [
         ENGLISH_EXPECTED,
-        "Other events are still delivered, and the subscription stays active. If you no longer want these event types, remove them from the subscription.",
+        `Other events are still delivered, and ${isOne(notification) ? "the subscription stays" : "these subscriptions stay"} active. If you no longer want these event types, remove them from ${isOne(notification) ? "the subscription" : "these subscriptions"}.`,
       ],
       outlook: [],
     }),

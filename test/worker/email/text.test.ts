@@ -128,6 +128,10 @@ test.each(EMAIL_KINDS)("an e-mail of the kind %s is complete in English, too", (
     expect(one.text).toContain(part);
   expect(several.text).toContain("3 webhook subscriptions of");
   expect(several.text).toContain("\nwhk_1\nwhk_2\nwhk_3\n");
+  expect(several.text).not.toMatch(/the subscription (stays|will)|from the subscription/);
+  expect(compose({ kind, subscriptionIds }).text).not.toMatch(
+    /l’abonnement (reste|sera)|de l’abonnement/,
+  );
   for (const text of Object.values(one)) expect(text).not.toMatch(/[éèàç»«]/);
   expect(inEnglish({ kind, isReminder: true }).subject).toBe(`Reminder: ${one.subject}`);
 });
