@@ -397,3 +397,35 @@ test("restoring one of several databases leaves alone what has moved away", asyn
   expect(items.map(({ method }) => method)).toContain("moveWorkspace");
   await deployment.close();
 });
+
+test.each(["DB", "DB_2"] as const)(
+  "a workspace of %s is back if its erasure is skipped",
+  async (database) => {
+    const deployment = await openDeployment(["DB", "DB_2"]);
+    const mistaken = await openWorkspace(deployment.runtime, { database });
+    await mistaken.recordLeads(["then"]);
+    const time = deployment.remember();
+    const { workspaceId } = mistaken;
+    const { PLATFORM } = deployment.runtime.env;
+    await until(async () => (await PLATFORM.eraseWorkspace({ workspaceId })).done);
+    expect(await statusOf(deployment.runtime, mistaken.apiKey)).toBe(401);
+
+    const args = ["--timestamp", time, "--database", database, "--skip", "eraseWorkspace", "--yes"];
+    const { code, stdout, stderr } = await deployment.restore(...args);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).not.toContain("Repeated eraseWorkspace");
+    const { runtime } = deployment;
+    let { apiKey } = mistaken;
+    if (database === "DB") {
+      // Its gate may have cached that the key is unknown.
+      expect(stdout).toMatch(/^Repeated updateApiKey /m);
+    } else {
+      // Its keys were in DB.
+      expect(await statusOf(runtime, apiKey)).toBe(401);
+      apiKey = String((await runtime.env.PLATFORM.createApiKey({ workspaceId })).apiKey);
+    }
+    const read = openApi(runtime.url.origin, apiKey)<{ data: object[] }>;
+    expect((await read("GET", "/v1/leads")).data).toHaveLength(1);
+    await deployment.close();
+  },
+);
