@@ -8,7 +8,8 @@ import { type QueueName, queueOf } from "./policy.ts";
 /*
  * A wake-up message is a hint to look in the database for deliveries of a subscription. It is immediate, or delayed
  * until the next delivery may be sent. While something is pending, a dispatch leases the subscription, or a message is
- * underway that arrives in time, or the workspace is moving, which ends with wake-ups.
+ * underway that arrives in time, or the workspace is moving, which ends with wake-ups. If a message is lost or a process
+ * dies, the scheduled job wakes the subscription (`findLate`).
  *
  * A delayed message is sent if the last one that was noted (`notedWakeAt`) does not arrive in time, as follows. It is also
  * sent after a failed dispatch (consumer.ts) and after a repeated round (`makeRound`). A note that another has replaced

@@ -260,8 +260,8 @@ const IS_NOT_LEASED_ELSEWHERE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${
  * The change of the delivery is not recorded yet, and no other dispatch has leased its subscription. A recorded change
  * shows in the row: an attempt has raised `attemptsMade`, and a change without an attempt has set `dueAt`, or the state.
  * `attempts` does not show it: an early attempt leaves it as it is. It is compared as well, because a resend or a replay
- * begins a cancelled delivery anew, even if its row still says `pending`. The outcome of an attempt from before then is
- * dropped, and the delivery is sent again.
+ * begins a cancelled delivery anew, with 0, even if its row still says `pending`. The outcome of a retry from before then
+ * is dropped, and the delivery is sent again. That of a first attempt counts.
  */
 const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
   AND ${deliveries.state} = 'pending'
@@ -297,7 +297,8 @@ const addAttemptCounts = prepared(
 );
 
 // A delivery whose manual send was requested during the attempt stays pending and is sent again. If that fails, it
-// returns to the schedule that this attempt has set (`scheduledAt`).
+// returns to the schedule that this attempt has set (`scheduledAt`). If this attempt was the last one, or a success, the
+// manual send is the next attempt of the schedule.
 const changeDeliveries = prepared(
   qb
     .update(deliveries)

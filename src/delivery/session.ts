@@ -198,8 +198,8 @@ export class DeliverySession {
       claim: mayClaim && !this.#isStopped && this.#claimed.length === 0,
       inProgress: unfinished.map(({ eventId }) => eventId),
       changes: [...this.#changes],
-      // Only the dispatch that leases the subscription may change it, even if the lease has run out. It is 0 if this
-      // dispatch has none.
+      // Only the dispatch that leases the subscription may change it. `leasedUntil` is 0 if this one does not. It is not
+      // compared with the time: a lease that has run out still counts, until another dispatch leases the subscription.
       subscriptionChange: this.#subscription?.leasedUntil
         ? this.#changeOf(this.#subscription)
         : null,
