@@ -258,7 +258,9 @@ export const subscriptions = sqliteTable(
       .$type<WebhookEvent[]>()
       .notNull()
       .default([]),
-    /** The dispatch that leased it last. It stays after the lease, so that outcomes are recorded until another one leases. */
+    /**
+     * The dispatch that leased it last. It stays after the lease, so that outcomes are recorded until another one leases.
+     */
     leasedBy: text("leased_by"),
     /** When the lease ends unless its dispatch extends it; 0 once it was released. */
     leasedUntil: integer("leased_until").notNull().default(0),
@@ -311,7 +313,10 @@ export interface Streak {
   attempts: number;
   /** How far the spacing of an outage has grown: a step of `OUTAGE_SPACING_SECONDS`, from 1; 0 without an outage. */
   outageStep: number;
-  /** For each event type, when the last attempt that counts for the streak started, and whether its oldest untried event comes next, or its newest. */
+  /**
+   * For each event type, when the last attempt that counts for the streak started, and whether its oldest untried event
+   * comes next, or its newest.
+   */
   turns: Partial<Record<WebhookEvent, { at: number; isOldestNext: boolean }>>;
 }
 
@@ -383,8 +388,10 @@ export const events = sqliteTable(
     body: text().notNull(),
     /** The new lead that it announces, whose row never changes; null for other events. */
     leadId: text("lead_id"),
-    /** The subscriptions that get a delivery of it. The delivery reconciliation, retention and moves find its
-     * deliveries through them, so a new delivery must be added here. */
+    /**
+     * The subscriptions that get a delivery of it. The delivery reconciliation, retention and moves find its deliveries
+     * through them, so a new delivery must be added here.
+     */
     owed: text({ mode: "json" }).$type<string[]>().notNull(),
     createdAt: integer("created_at").notNull(),
     /** Whether it is a test event, which is sent once, to one subscription. */

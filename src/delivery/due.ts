@@ -47,7 +47,7 @@ export const LINES = sql.raw(`json_each('${LINES_JSON}') AS line`);
 export const IS_IN_LINE = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
   AND ${deliveries.type} = line.value->>0 AND ${deliveries.priority} = line.value->>1`;
 
-/** SQL condition: requests to the subscription are spaced (`isSpaced`). The next one may start once `blockedUntil` is past. */
+/** SQL condition: requests to the subscription are spaced (`isSpaced`). The next may start once `blockedUntil` is past. */
 export const IS_SPACED = sql`${subscriptions.blockedUntil} > 0`;
 
 /**

@@ -55,6 +55,12 @@ async function failing(times: number) {
   return about;
 }
 
+/** Disables a subscription, as an administrator does, and enables it again. */
+async function disableAndEnable(id: string): Promise<void> {
+  await commit(db, disableSubscription(id, END));
+  await commit(db, { enabled: enableSubscription(id) });
+}
+
 describe("a subscription is disabled", () => {
   test.each([
     ["once it has failed for long enough, but not a millisecond earlier", 13, END - 1, END],
@@ -148,11 +154,7 @@ describe("a subscription is disabled", () => {
     await setSubscription(id, { ...failed, concurrency: 2 });
     const second = Promise.withResolvers<Outcome>();
     const { DB } = observedDatabase({
-      async before(trip) {
-        if (trip !== 2) return;
-        await commit(db, disableSubscription(id, END));
-        await commit(db, { enabled: enableSubscription(id) });
-      },
+      before: async (trip) => void (trip === 2 && (await disableAndEnable(id))),
       async after(trip) {
         if (trip !== 2) return;
         second.resolve(REJECTED);
@@ -172,11 +174,7 @@ describe("a subscription is disabled", () => {
     await setSubscription(id, { ...streakSince(T0, 9), concurrency: 2 });
     const second = Promise.withResolvers<Outcome>();
     const { DB } = observedDatabase({
-      async before(trip) {
-        if (trip !== 2) return;
-        await commit(db, disableSubscription(id, END));
-        await commit(db, { enabled: enableSubscription(id) });
-      },
+      before: async (trip) => void (trip === 2 && (await disableAndEnable(id))),
       after(trip) {
         // The session knows by then that it was enabled.
         if (trip === 2) setTimeout(() => second.reject(new Error("no encryption key")), 20);

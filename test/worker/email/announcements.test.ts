@@ -554,7 +554,15 @@ describe("the e-mails of a workspace", () => {
 });
 
 describe("a sweep", () => {
-  const GONE = new Error("the isolate is gone");
+  /** Begins a sweep that dies once the queue has an e-mail. */
+  async function sweepUntilDeath(mail: ReturnType<typeof mailbox>, now: number): Promise<void> {
+    const { DB } = observedDatabase({
+      before: () => {
+        if (mail.held.length > 0) throw new Error("the isolate is gone");
+      },
+    });
+    await expect(announceProblems(openDatabase(DB), mail.env, now)).rejects.toThrow("is gone");
+  }
 
   test("announces nothing twice, though another one overlaps", async () => {
     await failing(EARLY);
@@ -576,12 +584,7 @@ describe("a sweep", () => {
   test("that dies between the queue and its record announces again, once others may", async () => {
     await failing(EARLY);
     const mail = mailbox();
-    const { DB } = observedDatabase({
-      before: () => {
-        if (mail.held.length > 0) throw GONE;
-      },
-    });
-    await expect(announceProblems(openDatabase(DB), mail.env, DUE)).rejects.toThrow("is gone");
+    await sweepUntilDeath(mail, DUE);
     expect(mail.held).toHaveLength(1);
     await mail.sweepAt(DUE + ANNOUNCING_MAX_MS - 1);
     await mail.sweepAt(DUE + ANNOUNCING_MAX_MS);
@@ -592,13 +595,7 @@ describe("a sweep", () => {
   test("that died while its clock was ahead keeps none from announcing", async () => {
     await failing(EARLY);
     const mail = mailbox();
-    const { DB } = observedDatabase({
-      before: () => {
-        if (mail.held.length > 0) throw GONE;
-      },
-    });
-    const ahead = announceProblems(openDatabase(DB), mail.env, DUE + HOUR_MS);
-    await expect(ahead).rejects.toThrow("is gone");
+    await sweepUntilDeath(mail, DUE + HOUR_MS);
     await mail.sweepAt(DUE);
     expect(mail.sent).toHaveLength(2);
   });
