@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -24,10 +24,13 @@ export interface RunningExample {
   stop(): Promise<void>;
 }
 
-/** An example receiver; `needs` is the program that runs it, unless npm provides it. */
+/** An example receiver. */
 export interface Example {
   file: string;
+  /** The program that runs it, unless npm provides it. */
   needs?: string;
+  /** The file of a library that it imports, if its program comes without. */
+  library?: string;
   /** Whether it may be missing in CI, too: Go, Ruby and Java would take minutes to install. */
   isOptional?: boolean;
   start(port: number, secret: string): Promise<RunningExample>;
@@ -60,6 +63,7 @@ export const RECEIVERS: Example[] = [
   {
     file: "Receiver.java",
     needs: "java",
+    library: "/usr/share/java/jackson-databind.jar",
     isOptional: true,
     start: (port, secret) =>
       run("java", ["-Xmx64m", "-cp", "/usr/share/java/*", "Receiver.java"], port, secret),
@@ -67,10 +71,12 @@ export const RECEIVERS: Example[] = [
 ];
 
 /** Why an example cannot run here; `null` if it can. In CI everything else must run. */
-export function reasonToSkip({ needs, isOptional }: Example): string | null {
+export function reasonToSkip({ needs, library, isOptional }: Example): string | null {
   if ((process.env.CI && !isOptional) || !needs) return null;
-  if (spawnSync(needs, [needs === "go" ? "version" : "--version"]).status === 0) return null;
-  return `${needs} is not installed`;
+  if (spawnSync(needs, [needs === "go" ? "version" : "--version"]).status !== 0)
+    return `${needs} is not installed`;
+  if (library && !existsSync(library)) return `${library} is not installed`;
+  return null;
 }
 
 async function run(
