@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,6 +12,9 @@ import { childrenOf, startProgram } from "./process.ts";
 
 /** The folder of the receivers in the documentation. */
 export const EXAMPLES = join(ROOT, "examples/receivers");
+
+/** Where Debian installs them. */
+const JAVA_LIBRARIES = "/usr/share/java/*";
 
 /** A running example receiver. */
 export interface RunningExample {
@@ -27,10 +30,8 @@ export interface RunningExample {
 /** An example receiver. */
 export interface Example {
   file: string;
-  /** The program that runs it, unless npm provides it. */
-  needs?: string;
-  /** The file of a library that it imports, if its program comes without. */
-  library?: string;
+  /** A command that succeeds where the example can run; none if npm installs what it needs. */
+  probe?: string[];
   /** Whether it may be missing in CI, too: Go, Ruby and Java would take minutes to install. */
   isOptional?: boolean;
   start(port: number, secret: string): Promise<RunningExample>;
@@ -45,38 +46,37 @@ export const RECEIVERS: Example[] = [
   { file: "worker.ts", start: startWorker },
   {
     file: "receiver.py",
-    needs: "python3",
+    probe: ["python3", "--version"],
     start: (port, secret) => run("python3", ["receiver.py"], port, secret),
   },
   {
     file: "receiver.php",
-    needs: "php",
+    probe: ["php", "--version"],
     start: (port, secret) => run("php", ["-S", `127.0.0.1:${port}`, "receiver.php"], port, secret),
   },
-  { file: "receiver.go", needs: "go", isOptional: true, start: startGo },
+  { file: "receiver.go", probe: ["go", "version"], isOptional: true, start: startGo },
   {
     file: "receiver.rb",
-    needs: "ruby",
+    // A gem, which newer versions of Ruby come without.
+    probe: ["ruby", "-r", "webrick", "-e", ""],
     isOptional: true,
     start: (port, secret) => run("ruby", ["receiver.rb"], port, secret),
   },
   {
     file: "Receiver.java",
-    needs: "java",
-    library: "/usr/share/java/jackson-databind.jar",
+    // The compiler and a library: Java may be installed without either.
+    probe: ["javap", "-cp", JAVA_LIBRARIES, "com.fasterxml.jackson.databind.ObjectMapper"],
     isOptional: true,
     start: (port, secret) =>
-      run("java", ["-Xmx64m", "-cp", "/usr/share/java/*", "Receiver.java"], port, secret),
+      run("java", ["-Xmx64m", "-cp", JAVA_LIBRARIES, "Receiver.java"], port, secret),
   },
 ];
 
 /** Why an example cannot run here; `null` if it can. In CI everything else must run. */
-export function reasonToSkip({ needs, library, isOptional }: Example): string | null {
-  if ((process.env.CI && !isOptional) || !needs) return null;
-  if (spawnSync(needs, [needs === "go" ? "version" : "--version"]).status !== 0)
-    return `${needs} is not installed`;
-  if (library && !existsSync(library)) return `${library} is not installed`;
-  return null;
+export function reasonToSkip({ probe, isOptional }: Example): string | null {
+  if ((process.env.CI && !isOptional) || !probe) return null;
+  const [program = "", ...args] = probe;
+  return spawnSync(program, args).status === 0 ? null : `\`${probe.join(" ")}\` fails`;
 }
 
 async function run(
