@@ -70,7 +70,7 @@ const SECRET_MIN_LENGTH = 4;
 
 /**
  * Lists the values of custom headers in every form in which a response may repeat them: whole, word by word (as in
- * `Bearer token`), decoded (as in `Basic …`), and escaped as in JSON, HTML and URLs. The longest come first.
+ * `Bearer token`), decoded (as in `Basic …`), and escaped as in JSON, HTML and URLs.
  */
 function listSecrets(sent: Record<string, string>): string[] {
   const values = Object.entries(sent).flatMap(([name, value]) => (isReserved(name) ? [] : value));
@@ -87,7 +87,7 @@ function listSecrets(sent: Record<string, string>): string[] {
       const json = JSON.stringify(part).slice(1, -1);
       return [part, json, json.replaceAll("/", "\\/"), toHtml(part), encodeURIComponent(part)];
     });
-  return [...new Set(forms)].toSorted((a, b) => b.length - a.length);
+  return [...new Set(forms)];
 }
 
 /** Decodes Basic credentials (RFC 7617): user with password, and the password alone. */
@@ -126,14 +126,32 @@ function maskResponse(response: StoredResponse, secrets: string[]): StoredRespon
   };
 }
 
-/** Masks each secret, including the beginning of one at the end of a text that was cut. */
+/**
+ * Masks each secret, including the beginning of one at the end of a text that was cut. All secrets are found before any
+ * is masked. Otherwise, a user of the portal could set a header that overlaps with the beginning of another one's value
+ * in an echo, and read the rest of that value.
+ */
 function maskText(text: string, secrets: string[]): string {
-  const masked = secrets.reduce((left, secret) => left.replaceAll(secret, MASK), text);
-  const tail = masked.slice(-SECRET_MIN_LENGTH);
-  for (const secret of secrets.filter((each) => each.includes(tail)))
-    for (let length = secret.length - 1; length >= SECRET_MIN_LENGTH; length--)
-      if (masked.endsWith(secret.slice(0, length))) return masked.slice(0, -length) + MASK;
+  if (text.length < SECRET_MIN_LENGTH) return text;
+  const isSecret = new Uint8Array(text.length);
+  const tail = text.slice(-SECRET_MIN_LENGTH);
+  for (const secret of secrets) {
+    for (let at = text.indexOf(secret); at >= 0; at = text.indexOf(secret, at + 1))
+      isSecret.fill(1, at, at + secret.length);
+    if (secret.includes(tail)) isSecret.fill(1, text.length - lengthOfCut(text, secret));
+  }
+  let masked = "";
+  for (let at = 0; at < text.length; at++)
+    if (!isSecret[at]) masked += text[at];
+    else if (!isSecret[at - 1]) masked += MASK;
   return masked;
+}
+
+/** Returns the length of the beginning of a secret with which a text ends; 0 if it is too short to mask. */
+function lengthOfCut(text: string, secret: string): number {
+  let length = Math.min(secret.length - 1, text.length);
+  while (length >= SECRET_MIN_LENGTH && !text.endsWith(secret.slice(0, length))) length--;
+  return length >= SECRET_MIN_LENGTH ? length : 0;
 }
 
 /** Decrypts a stored response; null if none was stored, or the workspace's data key was deleted. */

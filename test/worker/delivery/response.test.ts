@@ -348,6 +348,12 @@ test("a secret that begins with another one is masked whole", async () => {
   expect(await storedWith({ body: "sesame-and-more" }, sent)).toMatchObject({ body: "***" });
 });
 
+test("a secret is masked whole, wherever another one overlaps with it", async () => {
+  const sent = { "X-One": "sesame-street", "X-Guess": '"X-One":"s', "X-Last": 'street","X-Last"' };
+  const body = '{"X-One":"sesame-street","X-Last":""} sesame-street';
+  expect(await storedWith({ body }, sent)).toMatchObject({ body: '{***:""} ***' });
+});
+
 test("what a receiver echoes is encrypted, and erased with the lead", async () => {
   const logged = vi.spyOn(console, "log");
   const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
