@@ -105,7 +105,7 @@ describe("findLeads", () => {
 
 test("a person is found by another spelling of a phone number, and nobody else", async () => {
   const { workspaceId } = await openWorkspace();
-  // A country code, an optional trunk zero, an extension, and digits of other scripts.
+  // A country code, an optional trunk zero, an extension, a word, and digits of other scripts.
   const spellings = [
     ["12 34 56 79", "+45 12 34 56 79"],
     ["02 123 45 67", "+32 2 123 45 67"],
@@ -115,6 +115,7 @@ test("a person is found by another spelling of a phone number, and nobody else",
     ["987 65 43", "+1 555 987 65 43"],
     ["3615", "36-15"],
     ["01 23 45 67 89 poste 12", "+33 1 23 45 67 89"],
+    ["Fixe : 01 98 76 54 32 x12", "+33 1 98 76 54 32"],
     ["\uff10\uff17\uff11\uff12\uff13\uff14\uff15\uff16", "07123456"],
     ["\u0660\u0668\u0661\u0662\u0663\u0664\u0665\u0666", "08123456"],
   ] as const;
