@@ -6,7 +6,7 @@ import { CLEANUP_MAX, combine, counted, prepared, readAs, type Statements } from
 import { deliveries, deliveryCounts, PRIORITY, subscriptions } from "../db/schema.ts";
 import { isCancelledLazily } from "../db/states.ts";
 import { isWritable } from "../workspaces/write-lock.ts";
-import { CLAIM_MAX, IS_IN_LINE, LINES, subscriptionsWithPending } from "./due.ts";
+import { CLAIM_MAX, claimOrder, IS_IN_LINE, LINES, subscriptionsWithPending } from "./due.ts";
 import type { WakeUp } from "./messages.ts";
 
 /*
@@ -166,16 +166,17 @@ export function selectWithPending(after: string): Statements<string[]> {
  * The pending deliveries of a subscription that count for `PENDING_MAX`. What a replay has scheduled counts once it is
  * due: a replay may schedule all stored events, hours ahead, and says nothing about the endpoint until it sends them.
  */
-const PENDING_OF_ONE = sql`SELECT ${deliveries.eventId}, ${deliveries.priority}, ${deliveries.dueAt} FROM ${PENDING}
+const PENDING_OF_ONE = sql`SELECT ${deliveries.eventId}, ${deliveries.type}, ${deliveries.priority}, ${deliveries.dueAt} FROM ${PENDING}
   WHERE ${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")} AND ${deliveries.state} = 'pending'
     AND NOT (${deliveries.priority} = ${PRIORITY.scheduled} AND ${deliveries.attempts} = 0 AND ${deliveries.dueAt} > ${NOW})`;
 
 /**
- * The first of these by priority and due time, if the subscription is leased. Unless requests are spaced, what is being
+ * The first of these in the order of `claimOrder`, if the subscription is leased. Unless requests are spaced, what is being
  * sent is probably among them.
  */
-const PROBABLY_CLAIMED = sql`SELECT event_id FROM (${PENDING_OF_ONE}) ORDER BY priority, due_at, event_id
-  LIMIT (SELECT iif(${subscriptions.leasedUntil} > ${NOW}, ${CLAIM_MAX}, 0) FROM ${subscriptions}
+const PROBABLY_CLAIMED = sql`SELECT head.event_id FROM (${PENDING_OF_ONE}) AS head
+  JOIN ${subscriptions} ON ${subscriptions.id} = ${sql.placeholder("subscriptionId")}
+  ORDER BY ${claimOrder("head")} LIMIT (SELECT iif(${subscriptions.leasedUntil} > ${NOW}, ${CLAIM_MAX}, 0) FROM ${subscriptions}
     WHERE ${subscriptions.id} = ${sql.placeholder("subscriptionId")})`;
 
 const exhaustOldest = prepared(

@@ -101,6 +101,9 @@ export async function dispatch(
       const rows = rowsOf.get(subscription.subscriptionId) ?? [];
       const sendable = rows.filter(({ isWithdrawn }) => !isWithdrawn);
       if (!isSpaced(subscription)) return sendable;
+      // Behind a delivery that must not be sent, its line may have one that the endpoint accepts. So nothing is sent
+      // before the next round has cancelled it.
+      if (sendable.length < rows.length) return [];
       return chooseNext(subscription, sendable, requestedAt) ?? [];
     });
     const signed = ports.prepare(toSend, found, requestedAt);

@@ -47,6 +47,19 @@ export const LINES = sql.raw(`json_each('${LINES_JSON}') AS line`);
 export const IS_IN_LINE = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
   AND ${deliveries.type} = line.value->>0 AND ${deliveries.priority} = line.value->>1`;
 
+/**
+ * SQL expressions: the order in which deliveries are claimed while requests are not spaced. Event types that the endpoint
+ * rejects come last. Otherwise, one that answers them with a long `Retry-After` would accept a single event between two
+ * waits, and the other events would fall behind.
+ *
+ * @param head the alias of the deliveries, in a query with `subscriptions`.
+ */
+export function claimOrder(head: string): SQL {
+  const column = (name: string) => sql.raw(`${head}.${name}`);
+  return sql`${column("priority")} <> ${MANUAL}, (${subscriptions.rejections} ->> ${column("type")}) IS NOT NULL,
+    ${column("priority")}, ${column("due_at")}, ${column("event_id")}`;
+}
+
 /** SQL condition: requests to the subscription are spaced (`isSpaced`). The next may start once `blockedUntil` is past. */
 export const IS_SPACED = sql`${subscriptions.blockedUntil} > 0`;
 

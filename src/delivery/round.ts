@@ -28,7 +28,7 @@ import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { isUnlocked, isWritable } from "../workspaces/write-lock.ts";
 import { addCounts, countAttempts, insertAttempts } from "./attempts.ts";
 import { cancelAllPending, cancelDeliveries } from "./cancellation.ts";
-import { IN_STREAK, IS_IN_LINE, IS_SPACED, LINES, MANUAL, nextSendAt } from "./due.ts";
+import { claimOrder, IN_STREAK, IS_IN_LINE, IS_SPACED, LINES, MANUAL, nextSendAt } from "./due.ts";
 import {
   PACE_COLUMNS,
   type Pace,
@@ -486,15 +486,15 @@ const DUE_DELIVERY = sql`${deliveries.subscriptionId} AS subscriptionId, ${deliv
 const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
 
 /**
- * Reads the due deliveries of subscriptions whose requests are not spaced, by priority and then by due time, up to the
- * limit for each subscription.
+ * Reads the due deliveries of subscriptions whose requests are not spaced, in the order of `claimOrder`, up to the limit
+ * for each subscription.
  */
 const selectDue = prepared(
   qb.all<DueDelivery>(sql`
     -- The deliveries of each line that are due first. The index deliveries_due_of_subscription reads no others.
     WITH candidate AS (
       SELECT head.subscription_id, head.event_id, row_number() OVER (
-        PARTITION BY head.subscription_id ORDER BY head.priority, head.due_at, head.event_id) AS position
+        PARTITION BY head.subscription_id ORDER BY ${claimOrder("head")}) AS position
       FROM ${REQUESTS} JOIN ${subscriptions} ON ${MAY_CLAIM} AND NOT ${IS_SPACED}
         CROSS JOIN ${LINES}
         CROSS JOIN deliveries AS head ON head.subscription_id = ${subscriptions.id} AND head.event_id IN (
@@ -506,7 +506,7 @@ const selectDue = prepared(
       JOIN ${deliveries} ON candidate.position <= ${LIMIT}
         AND ${deliveries.subscriptionId} = candidate.subscription_id AND ${deliveries.eventId} = candidate.event_id
       JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}
-    ORDER BY ${deliveries.priority}, ${deliveries.dueAt}, ${deliveries.eventId}`),
+    ORDER BY candidate.position`),
 );
 
 /**

@@ -21,6 +21,8 @@ export const EVENTS: Fault[] = [
     ["subscriptions/subscriptions.ts", "${events ? hasOnlyFailedUnlisted(events) : sql`0`}", "0", "failures of a type that is no longer listed do not count"],
     ["subscriptions/subscriptions.ts", "      ...paceColumns(INITIAL_PACE),\n", "", "an enabled subscription begins without failures"],
     ["delivery/due.ts", "iif(${deliveries.priority} = ${MANUAL}, 0, ${subscriptions.blockedUntil})", "${subscriptions.blockedUntil}", "a manual send waits for nothing"],
+    ["delivery/due.ts", '(${subscriptions.rejections} ->> ${column("type")}) IS NOT NULL', "0", "an accepted event type does not fall behind a rejected one"],
+    ["delivery/dispatch.ts", "if (sendable.length < rows.length) return [];", "", "what must not be sent holds up no event behind it"],
     ["delivery/round.ts", "(line.value->>1 = ${MANUAL} OR ${subscriptions.blockedUntil} <= ${NOW})", "1", "requests are spaced while an endpoint fails"],
     ["delivery/round.ts", "iif(line.value->>1 = ${IN_STREAK} AND ${subscriptions.streakRetryAt} <= ${NOW}, ", "iif(0, ", "deliveries that failed in an outage are due when it ends"],
     ["delivery/session.ts", "if (notedWakeAt !== null) return { ...wakeUp, wakeAt: notedWakeAt };", "if (notedWakeAt !== null) return null;", "a delivery that is due later is woken then", { violation: /after it was due/, seed: 12 }],

@@ -3,11 +3,16 @@ import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { derivedId, randomId } from "../../../src/contract/ids.ts";
-import { PENDING_MAX } from "../../../src/contract/limits.ts";
+import {
+  PENDING_MAX,
+  POST_TIMEOUT_MS,
+  RETRY_AFTER_MAX_SECONDS,
+} from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { automations, PRIORITY, type Priority, workspaces } from "../../../src/db/schema.ts";
 import { exhaustOverflow } from "../../../src/delivery/cancellation.ts";
+import type { Outcome } from "../../../src/delivery/outcome.ts";
 import { CONCURRENCY_MAX } from "../../../src/delivery/policy.ts";
 import { UnreadableEvent } from "../../../src/events/bodies.ts";
 import { announce, draftEvent } from "../../../src/events/outbox.ts";
@@ -118,6 +123,43 @@ describe("pending deliveries of a subscription", () => {
     await announceLeads(workspaceId, 1, clock.now);
     await workUntil(clock, id, clock.now + MINUTE_MS, attempt);
     expect(await statesOf(id)).toEqual({ delivered: 1, pending: 30 });
+  });
+
+  test.each<[string, Outcome, waitMs: number]>([
+    ["asks for half an hour", answered(429, RETRY_AFTER_MAX_SECONDS), 30 * MINUTE_MS],
+    ["times out", { kind: "timed_out" }, POST_TIMEOUT_MS],
+  ])("of one event type wait once, and no longer, for another that %s", async (...row) => {
+    const [, outcome, waitMs] = row;
+    const { id, workspaceId } = await subscribedToBoth();
+    const clock = { now: NOW };
+    const { attempt } = subscriber(({ type }) => {
+      if (type === "lead.created") return OK;
+      if (outcome.kind === "timed_out") clock.now += POST_TIMEOUT_MS;
+      return outcome;
+    });
+    // Two of each type are recorded in each wait.
+    for (let i = 1; i <= 24; i++) {
+      await announceRuns(workspaceId, 1, clock.now);
+      await announceLeads(workspaceId, 1, clock.now);
+      await workUntil(clock, id, Math.max(clock.now, NOW + (i * waitMs) / 2), attempt);
+    }
+    const leads = (await deliveriesTo(id)).filter(({ type }) => type === "lead.created");
+    const waits = leads.map(({ dueAt, settledAt }) => (settledAt ?? clock.now) - dueAt);
+    expect(Math.max(...waits)).toBeLessThanOrEqual(waitMs + 2_000);
+  });
+
+  test("of an accepted event type are retried before another is tried that asks for half an hour", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceLeads(workspaceId, 1, NOW);
+    await setDeliveries(id, { priority: PRIORITY.scheduled, attempts: 1, lastAt: NOW });
+    await announceRuns(workspaceId, 1, NOW);
+    const rejected = { since: NOW, outcome: "answered", status: 429 };
+    await setSubscription(id, { rejections: { "run.completed": rejected } });
+    const { attempt } = subscriber(({ type }) =>
+      type === "run.completed" ? answered(429, RETRY_AFTER_MAX_SECONDS) : OK,
+    );
+    await dispatchAt(NOW, [id], attempt);
+    expect(await statesOf(id)).toEqual({ delivered: 1, pending: 1 });
   });
 
   test("of one event type that are rejected leave every second turn to an accepted one", async () => {
@@ -403,6 +445,21 @@ describe("an automation that is removed", () => {
     await dispatchAt(NOW + 2 * HOUR_MS, [id], attempt);
     expect(await statesOf(id)).toEqual({ cancelled: 2 });
     expect(posts).toHaveLength(2);
+  });
+
+  test("holds up no event of another automation while requests are spaced", async () => {
+    const { id, workspaceId, automationId } = await recorded();
+    await announceLeads(workspaceId, 1, NOW);
+    await announceRuns(workspaceId, 2, NOW, automationId);
+    const [accepted] = await announceRuns(workspaceId, 1, NOW + 1);
+    await announceRuns(workspaceId, 2, NOW + 2, automationId);
+    await exports.Platform.removeAutomations({ workspaceId, ids: [automationId] });
+    const turns = { "lead.created": { at: NOW, isOldestNext: false } };
+    const { streak, ...since } = streakSince(NOW - HOUR_MS, 30);
+    await setSubscription(id, { ...since, streak: { ...streak, turns }, blockedUntil: NOW + 2 });
+    const { posts, attempt } = subscriber(({ type }) => (type === "run.completed" ? OK : REJECTED));
+    await dispatchAt(NOW + 2, [id], attempt);
+    expect(posts[0]).toBe(accepted?.id);
   });
 
   test("is not sent what was claimed before, later than a round", async () => {
