@@ -69,8 +69,11 @@ export interface DeliveryChange {
   subscriptionId: string;
   eventId: string;
   type: WebhookEvent;
-  /** The delivery as it was claimed. If a manual send was requested since then, it stays pending. */
-  claimed: Pick<PendingDelivery, "attempts" | "attemptsMade" | "priority" | "dueAt">;
+  /** The delivery as it was claimed. If it was rescheduled since then, it may stay pending. */
+  claimed: Pick<
+    PendingDelivery,
+    "attempts" | "attemptsMade" | "priority" | "dueAt" | "scheduledAt"
+  >;
   state: "delivered" | "pending" | "exhausted" | "cancelled";
   attempts: number;
   priority: number;
@@ -271,9 +274,13 @@ const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscri
   AND EXISTS (SELECT 1 FROM ${subscriptions}
     WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED})`;
 
-/** A manual send of the delivery was requested since it was claimed. */
-const IS_RESENT = sql`(${deliveries.priority} = ${PRIORITY.manual}
-  AND (change.value->>'$.claimed.priority' <> ${PRIORITY.manual} OR ${deliveries.dueAt} <> change.value->>'$.claimed.dueAt'))`;
+/**
+ * The delivery was rescheduled since it was claimed, by a resend, a replay or another URL, and must be sent again: after a
+ * resend in any case, and otherwise unless the attempt has succeeded.
+ */
+const IS_RESCHEDULED = sql`((${deliveries.priority}, ${deliveries.dueAt}, ${deliveries.scheduledAt})
+    IS NOT (change.value->>'$.claimed.priority', change.value->>'$.claimed.dueAt', change.value->>'$.claimed.scheduledAt')
+  AND (${deliveries.priority} = ${PRIORITY.manual} OR change.value->>'state' <> 'delivered'))`;
 
 const changeField = fromJson("change");
 
@@ -286,7 +293,7 @@ const storeAttempts = prepared(
       ...mapColumns(attemptsTable, ["outcome", "status", "durationMs", "response"], changeField),
     },
     sql`FROM ${DELIVERY_CHANGES} JOIN ${deliveries} ON ${IS_UNRECORDED}
-      WHERE change.value->>'outcome' IS NOT NULL AND (change.value->>'state' <> 'delivered' OR ${IS_RESENT})`,
+      WHERE change.value->>'outcome' IS NOT NULL AND (change.value->>'state' <> 'delivered' OR ${IS_RESCHEDULED})`,
   ),
 );
 
@@ -296,20 +303,20 @@ const addAttemptCounts = prepared(
     WHERE change.value->>'subscriptionId' = added.value->>'subscriptionId')`),
 );
 
-// A delivery whose manual send was requested during the attempt stays pending and is sent again. If that fails, it
-// returns to the schedule that this attempt has set (`scheduledAt`). If this attempt was the last one, or a success, the
-// manual send is the next attempt of the schedule.
+// A delivery that was rescheduled during the attempt stays pending and is sent again. If that fails, it returns to the
+// schedule that this attempt has set (`scheduledAt`). If this attempt was the last one, or a success, the next one counts
+// in the schedule.
 const changeDeliveries = prepared(
   qb
     .update(deliveries)
     .set({
-      state: sql`iif(${IS_RESENT}, 'pending', change.value->>'state')`,
-      priority: sql`iif(${IS_RESENT}, ${PRIORITY.manual}, change.value->>'priority')`,
-      dueAt: sql`iif(${IS_RESENT}, ${deliveries.dueAt}, coalesce(change.value->>'dueAt', ${deliveries.dueAt}))`,
+      state: sql`iif(${IS_RESCHEDULED}, 'pending', change.value->>'state')`,
+      priority: sql`iif(${IS_RESCHEDULED}, ${deliveries.priority}, change.value->>'priority')`,
+      dueAt: sql`iif(${IS_RESCHEDULED}, ${deliveries.dueAt}, coalesce(change.value->>'dueAt', ${deliveries.dueAt}))`,
       scheduledAt: sql`CASE WHEN change.value->>'outcome' IS NULL THEN ${deliveries.scheduledAt}
-        WHEN ${IS_RESENT} THEN change.value->>'dueAt' END`,
-      settledAt: sql`iif(${IS_RESENT}, NULL, change.value->>'settledAt')`,
-      deliveredEarlier: sql`(${deliveries.deliveredEarlier} OR ${IS_RESENT} AND change.value->>'state' = 'delivered')`,
+        WHEN ${IS_RESCHEDULED} THEN change.value->>'dueAt' END`,
+      settledAt: sql`iif(${IS_RESCHEDULED}, NULL, change.value->>'settledAt')`,
+      deliveredEarlier: sql`(${deliveries.deliveredEarlier} OR ${IS_RESCHEDULED} AND change.value->>'state' = 'delivered')`,
       attempts: sql`change.value->>'attempts'`,
       attemptsMade: sql`${deliveries.attemptsMade} + (change.value->>'outcome' IS NOT NULL)`,
       lastOutcome: sql`coalesce(change.value->>'outcome', ${deliveries.lastOutcome})`,

@@ -435,13 +435,13 @@ export class DeliverySession {
 
   #noteOutcome(attempt: Attempt, response: string | null): void {
     const { delivery, outcome, startedAt, endedAt } = attempt;
-    const { eventId, type, attempts, attemptsMade, priority, dueAt } = delivery;
+    const { eventId, type, attempts, attemptsMade, priority, dueAt, scheduledAt } = delivery;
     this.#changes.push({
       ...reschedule(this.#pace, attempt, this.#dispatch.ports.random()),
       subscriptionId: this.#subscriptionId,
       eventId,
       type,
-      claimed: { attempts, attemptsMade, priority, dueAt },
+      claimed: { attempts, attemptsMade, priority, dueAt, scheduledAt },
       outcome: outcome.kind,
       status: statusOf(outcome),
       startedAt,
@@ -458,7 +458,7 @@ export class DeliverySession {
 
   /** Records a new state of a delivery without an attempt: it waits until `dueAt`, or is cancelled. */
   #noteUnattempted(
-    { eventId, type, attempts, attemptsMade, priority, dueAt }: PendingDelivery,
+    { eventId, type, attempts, attemptsMade, priority, dueAt, scheduledAt }: PendingDelivery,
     ended: Pick<DeliveryChange, "state" | "dueAt" | "settledAt">,
     now: number,
   ): void {
@@ -467,7 +467,7 @@ export class DeliverySession {
       subscriptionId: this.#subscriptionId,
       eventId,
       type,
-      claimed: { attempts, attemptsMade, priority, dueAt },
+      claimed: { attempts, attemptsMade, priority, dueAt, scheduledAt },
       attempts,
       priority,
       outcome: null,

@@ -134,7 +134,7 @@ export type Changeable = "url" | "events" | "description" | "headerNames" | "sea
  *
  * Pending deliveries of event types that are no longer listed are cancelled. Nothing is known yet about another URL,
  * so the subscription gets the pace of a new one, and deliveries that failed at the previous URL are due at once, except
- * one that is in flight. The pace is also reset if the only event types that have failed are no longer listed.
+ * perhaps one that is in flight. The pace is also reset if the only event types that have failed are no longer listed.
  *
  * @param seen the fields as they were read. If one of them has changed since, nothing is changed.
  */

@@ -7,6 +7,7 @@ import {
   PENDING_MAX,
   POST_TIMEOUT_MS,
   RETRY_AFTER_MAX_SECONDS,
+  RETRY_WAITS_SECONDS,
 } from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
@@ -334,6 +335,40 @@ describe("another URL", () => {
     const { attempt } = subscriber(() => OK);
     await dispatchAt(NOW, [id], attempt);
     expect(await statesOf(id)).toEqual({ delivered: 30 });
+  });
+
+  test.each([
+    ["fails", 8, REJECTED],
+    ["fails as the last one of its schedule", 10, REJECTED],
+    ["succeeds", 8, OK],
+  ])(
+    "gets a retry at once that was in flight to the former one, unless that succeeds: it %s",
+    async (_, attempts, outcome) => {
+      const { id } = await owed(1, NOW - DAY_MS);
+      await setDeliveries(id, { attempts, priority: PRIORITY.scheduled, dueAt: NOW });
+      const { posts, attempt } = subscriber(async () => {
+        if (posts.length > 1) return OK;
+        await exports.Platform.updateWebhook({ webhookId: id, url: "https://ok-other.example/" });
+        return outcome;
+      });
+      for (const now of [NOW, NOW + 1]) await dispatchAt(now, [id], attempt);
+      expect(posts).toHaveLength(outcome === OK ? 1 : 2);
+      expect(await statesOf(id)).toEqual({ delivered: 1 });
+    },
+  );
+
+  test("keeps the retry schedule of what was in flight to the former one, and is rejected by both", async () => {
+    const { id } = await owed(1, NOW - DAY_MS);
+    await setDeliveries(id, { attempts: 8, priority: PRIORITY.scheduled, dueAt: NOW });
+    const { posts, attempt } = subscriber(async () => {
+      if (posts.length > 1) return REJECTED;
+      await exports.Platform.updateWebhook({ webhookId: id, url: "https://ok-other.example/" });
+      return REJECTED;
+    });
+    for (const now of [NOW, NOW + 1]) await dispatchAt(now, [id], attempt);
+    expect(posts).toHaveLength(2);
+    const dueAt = NOW + (RETRY_WAITS_SECONDS[8] ?? 0) * 1000;
+    expect(await deliveriesTo(id)).toMatchObject([{ state: "pending", attempts: 9, dueAt }]);
   });
 });
 

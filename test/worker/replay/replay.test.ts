@@ -39,6 +39,7 @@ import {
   endWait,
   failAtTrip,
   HOUR_MS,
+  heldDispatch,
   isolated,
   observedDatabase,
   owed,
@@ -522,6 +523,49 @@ test("A replay of a range sends what failed within the streak, whatever else it 
   expect(await sendAgain(db, id, range, NOW + 100)).toMatchObject({ count: 0 });
   await dispatchAt(NOW + 100, [id], answered(200));
   expect(await statesOf(id)).toEqual({ delivered: 2 });
+});
+
+test.each([8, 10])(
+  "A replay sends a retry again that was in flight and fails as attempt %i",
+  async (made) => {
+    const { id, drafts } = await owed(1, T0);
+    await setDeliveries(id, { attempts: made, priority: PRIORITY.scheduled, dueAt: NOW });
+    const held = await heldDispatch(NOW, id);
+    // Another request fails meanwhile.
+    await setSubscription(id, { blockedUntil: NOW + 60_000 });
+    const range = { since: T0, until: null, states: ["retrying"] } as const;
+    expect(await sendAgain(db, id, range, NOW + 100)).toMatchObject({ count: 1 });
+    await held.finish(answered(400));
+    expect(await scheduleOf(id, NOW)).toEqual([[drafts[0]?.id, 0]]);
+    await dispatchAt(NOW + 100, [id], answered(200));
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+  },
+);
+
+describe("a first attempt in flight while its subscription is disabled, and enabled with a replay", () => {
+  async function replayed() {
+    const { id, drafts } = await owed(1, T0);
+    const held = await heldDispatch(NOW, id);
+    await commit(db, disableSubscription(id, NOW));
+    // The first slots are taken by other events.
+    await setSubscription(id, { replaySlotsUntil: NOW + HOUR_MS });
+    expect(await enableAndReplay(db, id, T0, NOW)).toMatchObject({ count: 1 });
+    return { id, held, eventId: drafts[0]?.id };
+  }
+
+  test("delivers the event if it succeeds", async () => {
+    const { id, held } = await replayed();
+    await held.finish(answered(200));
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+  });
+
+  test("leaves the event its slot if it fails", async () => {
+    const { id, held, eventId } = await replayed();
+    await held.finish(answered(400));
+    expect(await scheduleOf(id, NOW)).toEqual([[eventId, HOUR_MS]]);
+    await dispatchAt(NOW + HOUR_MS, [id], answered(200));
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+  });
 });
 
 test("A replay to an endpoint that waits for nothing leaves the sessions under way their pace", async () => {
