@@ -99,7 +99,7 @@ export interface SubscriptionChange extends ReturnType<typeof paceColumns>, Type
   paceChanged: boolean;
   /** Whether to disable it, because it has failed for too long. */
   disable: boolean;
-  /** The last attempt, successful or not; null if there was none. */
+  /** The last attempt of the session, successful or not; null if there was none. */
   last: LastAttempt | null;
   /** Whether to release the lease; what is claimed in the same round leases the subscription again. */
   release: boolean;

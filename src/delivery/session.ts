@@ -1,5 +1,5 @@
 import { POST_TIMEOUT_MS, RESPONSES_PER_DAY, STOPS_WITHIN_MS } from "../contract/limits.ts";
-import { PRIORITY } from "../db/schema.ts";
+import { type LastAttempt, PRIORITY } from "../db/schema.ts";
 import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { UnreadableEvent } from "../events/bodies.ts";
 import { type Connections, type Place, STUCK_MS } from "./connections.ts";
@@ -140,6 +140,8 @@ export class DeliverySession {
   #paceVersion = 0;
   /** Whether an attempt since the last success failed after so many failures that the subscription must be disabled. */
   #isDead = false;
+  /** The last attempt of this session; null if it has made none. */
+  #last: LastAttempt | null = null;
   /** Deliveries that are claimed and not sent yet. */
   #claimed: PreparedDelivery[] = [];
   readonly #inFlight = new Set<PreparedDelivery>();
@@ -214,10 +216,6 @@ export class DeliverySession {
     // The round releases the lease first, and leases the subscription again if it finds more to claim.
     const release = this.#isIdle();
     if (!paceChanged && !release) return null;
-    // An event that cannot be read says nothing about the endpoint.
-    const last = this.#changes.findLast(
-      ({ outcome }) => outcome !== null && outcome !== "unreadable",
-    );
     return {
       ...paceColumns(pace),
       ...this.#types,
@@ -227,14 +225,7 @@ export class DeliverySession {
       paceChanged,
       // A manual send never disables (`isDead`).
       disable: this.#isDead,
-      last: last
-        ? {
-            at: last.startedAt,
-            outcome: last.outcome as string,
-            status: last.status,
-            durationMs: last.durationMs,
-          }
-        : null,
+      last: this.#last,
       release,
     };
   }
@@ -436,6 +427,11 @@ export class DeliverySession {
   #noteOutcome(attempt: Attempt, response: string | null): void {
     const { delivery, outcome, startedAt, endedAt } = attempt;
     const { eventId, type, attempts, attemptsMade, priority, dueAt, scheduledAt } = delivery;
+    const status = statusOf(outcome);
+    const durationMs = Math.max(0, endedAt - startedAt);
+    // An event that cannot be read says nothing about the endpoint.
+    if (outcome.kind !== "unreadable")
+      this.#last = { at: startedAt, outcome: outcome.kind, status, durationMs };
     this.#changes.push({
       ...reschedule(this.#pace, attempt, this.#dispatch.ports.random()),
       subscriptionId: this.#subscriptionId,
@@ -443,9 +439,9 @@ export class DeliverySession {
       type,
       claimed: { attempts, attemptsMade, priority, dueAt, scheduledAt },
       outcome: outcome.kind,
-      status: statusOf(outcome),
+      status,
       startedAt,
-      durationMs: Math.max(0, endedAt - startedAt),
+      durationMs,
       response: this.#mayStoreResponse() ? response : null,
     });
   }

@@ -4,7 +4,7 @@ import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { PRIORITY, workspaces } from "../../../src/db/schema.ts";
 import { DISPATCH_MAX_MS, dispatch } from "../../../src/delivery/dispatch.ts";
 import { CLAIM_MAX } from "../../../src/delivery/due.ts";
-import type { Outcome } from "../../../src/delivery/outcome.ts";
+import { InvocationLimit, type Outcome } from "../../../src/delivery/outcome.ts";
 import type { DispatchPorts } from "../../../src/delivery/session.ts";
 import { UnreadableEvent } from "../../../src/events/bodies.ts";
 import {
@@ -325,6 +325,28 @@ describe("a failure", () => {
     expect(posts).toHaveLength(2);
     expect((await subscriptionRow(id)).lastAttempt).toMatchObject({ outcome: "answered" });
   });
+
+  test.each([
+    ["that could not be made", new InvocationLimit("Too many subrequests")],
+    ["at an event that cannot be read", new UnreadableEvent()],
+  ])(
+    "%s does not hide one that a round has recorded before as the last attempt",
+    async (_, error) => {
+      const { id } = await owed(2, NOW);
+      // A success changes no pace.
+      await setSubscription(id, { concurrency: 6, acceptedTypes: ["lead.created"] });
+      const second = Promise.withResolvers<Outcome>();
+      const { DB } = observedDatabase({
+        after: (trip) => void (trip === 2 && second.reject(error)),
+      });
+      const { posts, attempt } = subscriber(() => (posts.length === 1 ? OK : second.promise));
+      // An outcome is recorded a second later, although another request is in flight.
+      const startedAt = Date.now();
+      await dispatchOn(DB, () => NOW + Date.now() - startedAt, [id], attempt);
+      expect(posts).toHaveLength(2);
+      expect((await subscriptionRow(id)).lastAttempt).toMatchObject({ outcome: "answered" });
+    },
+  );
 
   test("of a manual send stores no wait that a replay has ended in the meantime", async () => {
     const { id, drafts } = await owed(1, NOW);
