@@ -48,6 +48,7 @@ export const EVENTS: Fault[] = [
     ["delivery/round.ts", "max(${NOW}, request.value->>'arrivedWakeAt')", "${NOW}", "a message that comes before its time is followed by another", { violation: /would be accepted, and waited/, seed: 30 }],
     ["delivery/round.ts", "AND (${subscriptions.notedWakeAt} <= free.arrived_at OR ${subscriptions.notedWakeAt} > free.next_at)", "", "what waits leaves one delayed message"],
     ["delivery/round.ts", "AND automations.removed_at IS NULL\n", "\n", "events of a removed automation are not sent"],
+    ["delivery/session.ts", "Math.min(atMostMs, this.#untilOutcomesAreDue(now) ?? atMostMs)", "Number.isFinite(atMostMs) ? atMostMs : (this.#untilOutcomesAreDue(now) ?? atMostMs)", "an outcome is recorded within a second, even while its session waits for a connection"],
     ["delivery/round.ts", "AND (${deliveries.priority} = ${PRIORITY.manual} OR change.value->>'state' <> 'delivered'))`;", ")`;", "a delivery that was replayed during an attempt is not sent again if the attempt succeeds"],
     ["delivery/session.ts", "last: this.#last,", "last: this.#changes.length > 0 ? this.#last : null,", "the last attempt is stored, even if an earlier round has recorded its outcome"],
     ["delivery/session.ts", "if (error instanceof InvocationLimit) return this.#stop();", "", "a limit of the invocation is no failure"],

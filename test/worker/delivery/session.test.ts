@@ -1,4 +1,6 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
+import { openDatabase } from "../../../src/db/client.ts";
+import { STUCK_MS } from "../../../src/delivery/connections.ts";
 import { DISPATCH_STATEMENTS_MAX, dispatch } from "../../../src/delivery/dispatch.ts";
 import type { WakeUp } from "../../../src/delivery/messages.ts";
 import { InvocationLimit, type Outcome } from "../../../src/delivery/outcome.ts";
@@ -217,6 +219,43 @@ describe("subscriptions that share a dispatch", () => {
       [fast, { delivered: 1, pending: 1 }],
     ] as const)
       for (const id of some) expect(await statesOf(id)).toEqual(states);
+  });
+
+  test("record an outcome within a second while they wait for a connection", async () => {
+    const [one, other] = [await owed(3, NOW), await owed(1, NOW)];
+    await setSubscription(one.id, { concurrency: 3 });
+    let now = NOW;
+    const waits: number[] = [];
+    const real = globalThis.setTimeout;
+    vi.spyOn(globalThis, "setTimeout").mockImplementation(((run: () => void, ms = 0) => {
+      if (ms < 200 || ms > STUCK_MS) return real(run, ms);
+      // The clock goes on with the waits alone. The first one ends late.
+      return real(() => {
+        now += waits.push(ms) === 1 ? 700 : ms;
+        run();
+      }, 1);
+    }) as typeof setTimeout);
+    const answer = Promise.withResolvers<Outcome>();
+    let recordedAt = 0;
+    const { DB } = observedDatabase({
+      before(trip) {
+        if (trip !== 2) return;
+        recordedAt = now;
+        answer.resolve(OK);
+      },
+    });
+    // Of the two connections, the other subscription takes one, and the second event of this one the other.
+    const { posts, attempt } = subscriber(() => (posts.length === 1 ? OK : answer.promise));
+    const woken = new Map([one.id, other.id].map((id) => [id, 0]));
+    const options = { queue: "fast", connections: 3 } as const;
+    await dispatch(
+      openDatabase(DB),
+      woken,
+      portsAt(() => now, attempt),
+      options,
+    );
+    expect(waits).toEqual([STUCK_MS, 300]);
+    expect(recordedAt).toBe(NOW + 1_000);
   });
 
   test("are woken while others hang", async () => {
