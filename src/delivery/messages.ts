@@ -20,7 +20,8 @@ import { type QueueName, queueOf } from "./policy.ts";
  *    so only one message is sent.
  * 2. When the session ends, it sends that message, with the noted time in `wakeAt` (`nextWakeUp`).
  * 3. When the message arrives, the next session passes this time on to its rounds as `arrivedWakeAt`. A note for
- *    this time or an earlier one counts as arrived, even if the clock of this dispatch is behind.
+ *    this time or an earlier one counts as arrived, even if the clock of this dispatch is behind. The round that leases
+ *    the subscription clears such a note, because the clock of a later dispatch may be behind, too.
  */
 
 /** A subscription with deliveries to send or to mark as cancelled, and the queue for its message. */

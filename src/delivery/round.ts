@@ -390,11 +390,21 @@ const IS_UNBLOCKED = sql`(line.value->>1 = ${MANUAL} OR ${subscriptions.blockedU
 const MAY_CLAIM = sql`${IS_REQUESTED} AND request.value->>'claim' AND ${IS_NOT_LEASED_ELSEWHERE} AND ${IS_WRITABLE} AND ${isActive()}
   AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND NOT ${subscriptions.cancelling}`;
 
-/** Leases the subscriptions that the round may claim for and that have something due. */
+/** Until when noted wake-up messages have arrived. */
+const ARRIVED_AT = sql`max(${NOW}, request.value->>'arrivedWakeAt')`;
+
+/**
+ * Leases the subscriptions that the round may claim for and that have something due. Clears the note of a wake-up
+ * message that has arrived. Otherwise, a later dispatch whose clock is behind would still expect it.
+ */
 const lease = prepared(
   qb
     .update(subscriptions)
-    .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
+    .set({
+      leasedBy: sql`${HOLDER}`,
+      leasedUntil: sql`${sql.placeholder("until")}`,
+      notedWakeAt: sql`iif(${subscriptions.notedWakeAt} <= ${ARRIVED_AT}, 0, ${subscriptions.notedWakeAt})`,
+    })
     .from(REQUESTS)
     .where(
       sql`${MAY_CLAIM} AND EXISTS (SELECT 1 FROM ${LINES} WHERE ${IS_UNBLOCKED}
@@ -412,7 +422,7 @@ const NEXT_SEND_AT = nextSendAt(IS_NOT_IN_PROGRESS);
 const noteWakeUps = prepared(
   qb.all<{ subscriptionId: string; wakeAt: number }>(sql`
     WITH free AS MATERIALIZED (
-      SELECT ${subscriptions.id} AS id, max(${NOW}, request.value->>'arrivedWakeAt') AS arrived_at,
+      SELECT ${subscriptions.id} AS id, ${ARRIVED_AT} AS arrived_at,
         ${NEXT_SEND_AT} AS next_at
       FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_REQUESTED}
       WHERE ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND NOT ${subscriptions.cancelling})

@@ -46,6 +46,7 @@ export const EVENTS: Fault[] = [
     ["delivery/round.ts", "leasedUntil: sql`iif(change.value->>'release', 0, ${subscriptions.leasedUntil})`", "leasedUntil: subscriptions.leasedUntil", "a lease is released when nothing is due", { violation: /executes \d+ statements|answers immediately/, seed: 12 }],
     ["delivery/round.ts", "AND ${subscriptions.url} = change.value->>'url')", ")", "an outcome says nothing about another URL"],
     ["delivery/round.ts", "max(${NOW}, request.value->>'arrivedWakeAt')", "${NOW}", "a message that comes before its time is followed by another", { violation: /would be accepted, and waited/, seed: 30 }],
+    ["delivery/round.ts", "iif(${subscriptions.notedWakeAt} <= ${ARRIVED_AT}, 0, ${subscriptions.notedWakeAt})", "${subscriptions.notedWakeAt}", "a message that has arrived is not expected again, even if a clock is behind"],
     ["delivery/round.ts", "AND (${subscriptions.notedWakeAt} <= free.arrived_at OR ${subscriptions.notedWakeAt} > free.next_at)", "", "what waits leaves one delayed message"],
     ["delivery/round.ts", "AND automations.removed_at IS NULL\n", "\n", "events of a removed automation are not sent"],
     ["delivery/session.ts", "Math.min(atMostMs, this.#untilOutcomesAreDue(now) ?? atMostMs)", "Number.isFinite(atMostMs) ? atMostMs : (this.#untilOutcomesAreDue(now) ?? atMostMs)", "an outcome is recorded within a second, even while its session waits for a connection"],

@@ -35,6 +35,7 @@ import {
   HOUR_MS,
   heldDispatch,
   isolated,
+  jumpTo,
   MINUTE_MS,
   observedDatabase,
   owed,
@@ -538,6 +539,27 @@ describe("a dispatch", () => {
     const message = { subscriptionId: id, queue: "fast", database: DATABASE };
     await consumeBodies([{ ...message, wakeAt }, message], env, subscriber().attempt);
     expect([...fast, ...slow]).toMatchObject([{ subscriptionId: id, wakeAt }]);
+  });
+
+  test("sends a delayed message after one that has arrived, even if its own clock is behind", async () => {
+    const now = Date.now();
+    const { id } = await owed(2, now - HOUR_MS);
+    const [first, second] = await deliveriesTo(id);
+    const { manual } = PRIORITY;
+    await setDeliveries(id, { priority: manual, dueAt: now }, first?.eventId);
+    await setDeliveries(id, { priority: manual, dueAt: now + 100 }, second?.eventId);
+    await setSubscription(id, { blockedUntil: now + HOUR_MS, notedWakeAt: now });
+    const { env, fast } = isolated();
+    const { attempt } = subscriber(() => REJECTED);
+    const message = { subscriptionId: id, queue: "fast", database: DATABASE };
+    jumpTo(now + 1_000);
+    await consumeBodies([{ ...message, wakeAt: now }], env, attempt);
+    jumpTo(now - 1_000);
+    await consumeFor([id], env, attempt);
+    expect(fast).toMatchObject([
+      { subscriptionId: id, delaySeconds: 0 },
+      { subscriptionId: id, wakeAt: now + 100 },
+    ]);
   });
 
   test("notes no delayed message for a subscription that is disabled", async () => {
