@@ -19,9 +19,11 @@ export interface Place {
 }
 
 /**
- * The connections of a dispatch. The session that has queued longest gets the next one. Each session queues for one
- * request at a time, and lets the others queue before it queues again, so a connection that is given back goes to
- * them first. A workspace uses at most its share while the dispatch also serves others.
+ * The connections of a dispatch. The workspace with the fewest of them gets the next one and, in it, the session that has
+ * queued longest. So a workspace with many subscriptions, whose endpoints take their time, delays another one by a
+ * single request. Each session queues for one request at a time, and lets the others queue before it queues again, so a
+ * connection that is given back goes to them first. A workspace uses at most its share while the dispatch also serves
+ * others.
  */
 export class Connections {
   #free: number;
@@ -55,7 +57,8 @@ export class Connections {
   queueUp(workspaceId: string, onConnected: () => void): Place {
     const place = { workspaceId, isConnected: false, onConnected };
     this.#queue.push(place);
-    this.#connect();
+    // The sessions that the same round has served queue up first.
+    queueMicrotask(() => this.#connect());
     return place;
   }
 
@@ -71,12 +74,13 @@ export class Connections {
       new Set(this.#served.values()).size > 1
         ? CONNECTIONS_PER_WORKSPACE
         : Number.POSITIVE_INFINITY;
+    const usedBy = ({ workspaceId }: Place) => this.#used.get(workspaceId) ?? 0;
     while (this.#free > 0) {
-      const next = this.#queue.findIndex(
-        ({ workspaceId }) => (this.#used.get(workspaceId) ?? 0) < share,
-      );
-      const [place] = next < 0 ? [] : this.#queue.splice(next, 1);
+      const [place] = this.#queue
+        .filter((each) => usedBy(each) < share)
+        .toSorted((a, b) => usedBy(a) - usedBy(b));
       if (!place) return;
+      this.#queue.splice(this.#queue.indexOf(place), 1);
       this.#use(place.workspaceId, 1);
       place.isConnected = true;
       place.onConnected();

@@ -214,7 +214,9 @@ export const EVENTS: Fault[] = [
   ...faultsIn("", [
     ["delivery/messages.ts", "if (cancelling) return wakeUp;", "", "what is left to cancel is woken again"],
     ["delivery/consumer.ts", "await sendWakeUps(env, database, again);", "", "a dispatch that fails is woken again"],
-    ["delivery/connections.ts", "(this.#used.get(workspaceId) ?? 0) < share", "true || workspaceId === `${share}`", "a workspace does not take all connections"],
+    ["delivery/connections.ts", "usedBy(each) < share", "share > 0 || each.isConnected", "a workspace does not take all connections"],
+    ["delivery/connections.ts", ".toSorted((a, b) => usedBy(a) - usedBy(b))", "", "a workspace with one subscription does not wait for those of others"],
+    ["delivery/connections.ts", "queueMicrotask(() => this.#connect());", "this.#connect();", "all sessions of a round queue up before the first is connected"],
     ["delivery/dispatch.ts", "Math.floor(CLAIM_MAX / remaining.size)", "0 * CLAIM_MAX", "one claim covers many deliveries", { violation: /rows were written for/, seed: 48 }],
     ["delivery/dispatch.ts", " && statements < STATEMENTS_MAX", "", "an invocation executes fewer than 1,000 statements"],
     ["delivery/dispatch.ts", "isInTime() && ", "", "a dispatch ends in time, even if its clock is set back"],

@@ -34,6 +34,7 @@ import {
 } from "../../support/deliveries.ts";
 import { interposed } from "../../support/interposed.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
+import { until } from "../../support/until.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
@@ -372,7 +373,9 @@ describe("a failure", () => {
       },
     });
     const { posts, attempt } = subscriber(() =>
-      posts.length === 1 ? answered(503, 1_800) : second.promise,
+      posts.length === 1
+        ? until(() => posts.length === 2).then(() => answered(503, 1_800))
+        : second.promise,
     );
     // An outcome is recorded a second later, although another request is in flight.
     const startedAt = Date.now();

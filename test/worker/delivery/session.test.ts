@@ -157,6 +157,18 @@ describe("subscriptions that share a dispatch", () => {
     expect(new Set(begun.slice(0, 20)).size).toBe(20);
   });
 
+  test("get the next connection if their workspace has the fewest, however many others wait", async () => {
+    const crowds = [await owedToMany(5, 2, NOW), await owedToMany(5, 2, NOW)];
+    const { id: one } = await owed(1, NOW);
+    const begun: string[] = [];
+    await dispatchAt(NOW, [...crowds.flat(), one], async ({ subscriptionId }) => {
+      begun.push(subscriptionId);
+      await sleep(2);
+      return OK;
+    });
+    expect(begun.slice(0, 3)).toContain(one);
+  });
+
   test("leave two connections to another workspace, and one to wake-up messages and rounds", async () => {
     const many = await owedToMany(10, 3, NOW);
     const { id: one } = await owed(1, NOW);
