@@ -268,7 +268,7 @@ function toolsOf(app: OpenAPIHono<AppEnv>): Tool[] {
  * client if one of its tools has a reference, an `example`, or a `format` other than `date-time`.
  */
 function toToolSchema(part: unknown, schemas: JsonObject): JsonObject {
-  const { $ref, example: _, format, ...own } = (part ?? {}) as JsonObject;
+  const { $ref, example: _, format, ...own } = part as JsonObject;
   const referred = $ref ? toToolSchema(schemas[String($ref).split("/").at(-1) ?? ""], schemas) : {};
   const schema: JsonObject = { ...referred };
   if (format === "date-time") schema.format = format;

@@ -85,6 +85,13 @@ test("the results of a transaction have the names of its parts, without those th
   expect(results.after).toEqual([{ name: "Renamed" }]);
 });
 
+test("the result of a query that returns no rows is undefined", async () => {
+  const { workspaceId } = await openWorkspace();
+  const renamed = qb.update(workspaces).set({ name: "Renamed" });
+  const query = renamed.where(eq(workspaces.id, workspaceId));
+  expect(await commit(openDatabase(WORKSPACE_DB), query)).toBeUndefined();
+});
+
 test("a JSON parameter has at most two megabytes, whatever its characters", () => {
   const rows = Array.from({ length: 100 }, () => ({ text: "é".repeat(15_000) }));
   const parameters = client.jsonParameters(rows);

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { EarlyReads } from "../../../src/db/session.ts";
 
 /** A replica whose bookmark is its state. It catches up only with what a session asks for. */
@@ -32,4 +32,17 @@ test("an early read that is too old is repeated, even if another one of its requ
   required.resolve({ binding, bookmark: "2" });
   expect((await page).results).toEqual([{ query: "page", state: "2" }]);
   expect((await key).results).toEqual([{ query: "key", state: "2" }]);
+});
+
+test("an early read that fails is no error of its own if its request is refused", async () => {
+  const unhandled = vi.fn<(event: PromiseRejectionEvent) => void>();
+  addEventListener("unhandledrejection", unhandled);
+  const { binding } = openReplica();
+  const lost = () => Promise.reject(new Error("Network connection lost."));
+  const refused = Promise.reject(new Error("the request is not admitted"));
+  const reads = new EarlyReads({ binding, bookmark: "1" }, refused);
+  await expect(reads.execute(lost)).rejects.toThrow("the request is not admitted");
+  await sleep(1);
+  removeEventListener("unhandledrejection", unhandled);
+  expect(unhandled).not.toHaveBeenCalled();
 });

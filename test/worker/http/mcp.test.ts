@@ -376,21 +376,34 @@ function* refusedKeywords(schema: unknown, place = ""): Generator<string> {
   }
 }
 
-test("the schemas of the tools have no reference, example or unusual format", async () => {
+/** The tools as an agent lists them, without the SDK's client. */
+async function listTools() {
   const { apiKey } = await openWorkspace();
   const response = await post(apiKey, LIST_TOOLS);
   const { result } = (await response.json()) as {
     result: { tools: { name: string; inputSchema: object; outputSchema?: object }[] };
   };
-  const found = result.tools.flatMap(({ name, inputSchema, outputSchema }) => [
+  return result.tools;
+}
+
+test("the schemas of the tools have no reference, example or unusual format", async () => {
+  const tools = await listTools();
+  const found = tools.flatMap(({ name, inputSchema, outputSchema }) => [
     ...refusedKeywords(inputSchema, name),
     ...refusedKeywords(outputSchema, name),
   ]);
   expect(found).toEqual([]);
-  const { inputSchema } = result.tools.find(({ name }) => name === "createWebhook") ?? {};
+  const { inputSchema } = tools.find(({ name }) => name === "createWebhook") ?? {};
   expect(inputSchema).toMatchObject({
     properties: { events: { items: { enum: expect.arrayContaining(["lead.created"]) } } },
     required: ["url", "events"],
+  });
+});
+
+test("the schemas of the tools mark times as such", async () => {
+  const tool = (await listTools()).find(({ name }) => name === "getAutomation");
+  expect(tool?.outputSchema).toMatchObject({
+    properties: { updated_at: { type: "string", format: "date-time" } },
   });
 });
 

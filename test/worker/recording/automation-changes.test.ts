@@ -65,6 +65,12 @@ describe("a report of an automation", () => {
     expect(resultOf({ updatedAt: 500, name: "M" })).toEqual({ ...stored, name: "M" });
   });
 
+  test("that is newer applies, even if both are from before 1970", () => {
+    const early = { ...stored, updatedAt: -500 };
+    expect(resultOf({ updatedAt: -499 }, early)).toEqual({ ...stored, updatedAt: -499 });
+    expect(resultOf({ updatedAt: -501 }, early)).toBeNull();
+  });
+
   test("without a time is dated later than what is stored, whatever clocks say", () => {
     expect(resultOf({ status: "paused" })?.updatedAt).toBe(NOW);
     const ahead = { ...stored, updatedAt: NOW + 5 };
