@@ -78,7 +78,7 @@ const RECEIVERS = [
 /** How long an event can be resent. */
 const REPLAY_DAYS = REDELIVERY_MAX_AGE_MS / DAY_MS;
 /** How long the same event may still arrive: resent on its last day, it is retried, and may wait until it expires. */
-const KEEP_IDS_DAYS =
+export const KEEP_IDS_DAYS =
   REPLAY_DAYS + Math.ceil((RETRY_SCHEDULE_MS * (1 + RETRY_JITTER) + EXPIRES_AFTER_MS) / DAY_MS);
 
 /** The client files shown in the docs: its library, then its three programs and what they share. */

@@ -5,6 +5,7 @@ import { describeFigures, FIGURES } from "../../bench/figures.ts";
 import { LEAD_BYTES } from "../../bench/price.ts";
 import { platformReference, REFERENCE } from "../../scripts/platform/reference.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
+import { KEEP_IDS_DAYS } from "../../site/guides.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
   DISABLE_AFTER_MS,
@@ -152,6 +153,13 @@ test("examples/receivers/README.md links every handler", () => {
   const linked = [...page.matchAll(/\]\(([\w.]+)\)/g)].map(([, file]) => file);
   const present = readdirSync(EXAMPLES).filter((file) => !/^\.|\.md$/.test(file));
   expect(linked.toSorted()).toEqual(present.toSorted());
+});
+
+test("the example handlers remember an event for as long as it may arrive again", () => {
+  const weeks = 6;
+  expect(KEEP_IDS_DAYS).toBeLessThanOrEqual(7 * weeks);
+  expect(read("examples/receivers/receiver.php")).toContain("older than six weeks");
+  expect(read("examples/receivers/worker.ts")).toContain(`+ ${7 * weeks} * 86_400_000)`);
 });
 
 test("no command of the docs writes npm's own output into a file", () => {
