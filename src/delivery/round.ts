@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
-import { fromJson, mapColumns, qb, toTexts } from "../db/builder.ts";
+import { commaList, fromJson, mapColumns, qb, toTexts } from "../db/builder.ts";
 import {
   combine,
   commit,
@@ -493,11 +493,10 @@ const selectSubscriptions = prepared(
 );
 
 /** The columns of a `DueDelivery`: its place in the lines, and the row that `makeBody` makes its body from. */
-const DUE_DELIVERY = sql`${deliveries.subscriptionId} AS subscriptionId, ${deliveries.type} AS type,
+const DUE_DELIVERY = sql`${deliveries.subscriptionId} AS subscriptionId,
   ${deliveries.priority} AS priority, ${deliveries.attempts} AS attempts, ${deliveries.attemptsMade} AS attemptsMade, ${deliveries.dueAt} AS dueAt,
   ${deliveries.scheduledAt} AS scheduledAt, ${deliveries.lastAt} AS lastAt, ${IS_WITHDRAWN} AS isWithdrawn,
-  ${BODY.eventId} AS eventId, ${BODY.createdAt} AS createdAt, ${BODY.storedBody} AS storedBody,
-  ${BODY.leadId} AS leadId, ${BODY.lead} AS lead`;
+  ${commaList(Object.entries(BODY).map(([name, field]) => sql`${field} AS ${sql.identifier(name)}`))}`;
 
 // The limit is an expression, because SQLite recompiles a statement for each value of a bare LIMIT parameter.
 const LIMIT = sql`0 + ${sql.placeholder("limit")}`;

@@ -69,6 +69,7 @@ export function serializeBody<T extends WebhookDelivery>(
 /** The fields to select for `makeBody`. */
 export const BODY = {
   eventId: events.id,
+  type: events.type,
   createdAt: events.createdAt,
   storedBody: events.body,
   leadId: events.leadId,
@@ -78,7 +79,7 @@ export const BODY = {
 };
 
 /** The row that `BODY` selects. */
-export interface BodyRow extends Pick<typeof events.$inferSelect, "createdAt" | "leadId"> {
+export interface BodyRow extends Pick<typeof events.$inferSelect, "type" | "createdAt" | "leadId"> {
   eventId: string;
   storedBody: string;
   /** The lead as JSON; null if there is none. */
@@ -97,11 +98,11 @@ export class UnreadableEvent extends Error {}
 export async function makeBody(
   keys: string,
   { workspaceId, sealedDataKey }: WorkspaceKey,
-  { eventId, createdAt, storedBody, leadId, lead }: BodyRow,
+  { eventId, type, createdAt, storedBody, leadId, lead }: BodyRow,
 ): Promise<string> {
   if (leadId === null) return storedBody;
   const key = await openDataKey(keys, workspaceId, sealedDataKey);
   const data = lead && (await readLead(key, parseLeadRow(lead)));
   if (!data) throw new UnreadableEvent(`${leadId} cannot be decrypted, or is gone`);
-  return serializeBody(eventId, "lead.created", createdAt, data);
+  return serializeBody(eventId, type, createdAt, data);
 }

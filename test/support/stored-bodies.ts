@@ -4,18 +4,16 @@ import type { WorkspaceKey } from "../../src/encryption/personal-data.ts";
 import { BODY, type BodyRow, makeBody } from "../../src/events/bodies.ts";
 import { sealedDataKeyOf } from "../../src/workspaces/data-keys.ts";
 
-const { type, workspaceId } = events;
+const { workspaceId } = events;
 
 /** The SQL that reads each event with what its body is made from. */
 export const EVENTS_WITH_BODIES = qb
-  .select(aliasFields({ type, workspaceId, sealedDataKey: sealedDataKeyOf(workspaceId), ...BODY }))
+  .select(aliasFields({ workspaceId, sealedDataKey: sealedDataKeyOf(workspaceId), ...BODY }))
   .from(events)
   .toSQL().sql;
 
 /** A row of it. */
-export interface EventWithBody extends BodyRow, WorkspaceKey {
-  type: string;
-}
+export interface EventWithBody extends BodyRow, WorkspaceKey {}
 
 /** The body of such an event. @param keys `ENCRYPTION_KEYS`. */
 export function bodyOf(keys: string, event: EventWithBody): Promise<string> {

@@ -72,7 +72,10 @@ describe("the body of lead.created", () => {
       ...{ id: "lea_1", source: "crm", agentId: "agt_1", createdAt: 1_700_000_000_000 },
       sealed: await sealUnder(key, "lea_1", person),
     });
-    const event = { eventId: "evt_1", createdAt: 1_700_000_000_001, leadId: "lea_1" };
+    const event = {
+      ...{ eventId: "evt_1", type: "lead.created" as const, leadId: "lea_1" },
+      createdAt: 1_700_000_000_001,
+    };
     expect(await makeBody(KEYS, owner, { ...event, storedBody: "", lead })).toBe(
       '{"id":"evt_1","type":"lead.created","created_at":"2023-11-14T22:13:20.001Z","data":' +
         '{"id":"lea_1","source":"crm","agent_id":"agt_1",' +
@@ -81,5 +84,7 @@ describe("the body of lead.created", () => {
     );
     const withoutLead = makeBody(KEYS, owner, { ...event, storedBody: "", lead: null });
     await expect(withoutLead).rejects.toThrow(UnreadableEvent);
+    const other = { ...event, type: "run.completed" as const, storedBody: "", lead };
+    expect(JSON.parse(await makeBody(KEYS, owner, other))).toMatchObject({ type: "run.completed" });
   });
 });
