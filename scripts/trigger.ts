@@ -17,15 +17,11 @@ import { print } from "./shared/terminal.ts";
 
 const KINDS = WebhookEvent.options.join(", ");
 
-const USAGE = `npm run trigger -- EVENT
-
-Causes one event in the sample workspace of the running local server, as the platform would. Prints
-its id and that of its record.
-
-  lead.created               records a new lead
-  run.completed              records a finished run
-  automation.status_changed  pauses an automation; the next time, activates it
-`;
+interface Trigger {
+  /** The help's words about it. */
+  about: string;
+  cause(platform: PlatformClient, workspace: SampleWorkspace): Promise<string>;
+}
 
 /**
  * Causes an event of each type, and returns the id of the record that it is about. Leads and runs have the values of
@@ -35,39 +31,54 @@ its id and that of its record.
  * `automation.status_changed`, whose automation belongs to the sample workspace. The names of automations and agents may
  * have no control characters, so they cannot have the tab of test events.
  */
-const TRIGGERS: Record<
-  WebhookEvent,
-  (platform: PlatformClient, workspace: SampleWorkspace) => Promise<string>
-> = {
-  "lead.created": async (platform, { workspaceId }) => {
-    const { custom_fields: customFields } = HARD_DELIVERIES["lead.created"].data;
-    const leads = [{ ...freshLead(Date.now()), customFields }];
-    const { ids } = await platform.call("recordLeads", { workspaceId, leads });
-    return String(ids[0]);
+const TRIGGERS: Record<WebhookEvent, Trigger> = {
+  "lead.created": {
+    about: "records a new lead",
+    async cause(platform, { workspaceId }) {
+      const { custom_fields: customFields } = HARD_DELIVERIES["lead.created"].data;
+      const leads = [{ ...freshLead(Date.now()), customFields }];
+      const { ids } = await platform.call("recordLeads", { workspaceId, leads });
+      return String(ids[0]);
+    },
   },
-  "run.completed": async (platform, workspace) => {
-    const { id: automationId } = await findAutomation(workspace);
-    const { ids } = await platform.call("recordRuns", {
-      workspaceId: workspace.workspaceId,
-      runs: [
-        {
-          reference: `trigger-${Date.now()}`,
-          automationId,
-          status: "success",
-          triggerType: "message",
-          actions: HARD_DELIVERIES["run.completed"].data.actions,
-        },
-      ],
-    });
-    return String(ids[0]);
+  "run.completed": {
+    about: "records a finished run",
+    async cause(platform, workspace) {
+      const { id: automationId } = await findAutomation(workspace);
+      const { ids } = await platform.call("recordRuns", {
+        workspaceId: workspace.workspaceId,
+        runs: [
+          {
+            reference: `trigger-${Date.now()}`,
+            automationId,
+            status: "success",
+            triggerType: "message",
+            actions: HARD_DELIVERIES["run.completed"].data.actions,
+          },
+        ],
+      });
+      return String(ids[0]);
+    },
   },
-  "automation.status_changed": async (_, workspace) => {
-    const { id, status } = await findAutomation(workspace);
-    const change = { status: status === "active" ? "paused" : "active" };
-    await openApi(workspace.base, workspace.apiKey)("PATCH", `/v1/automations/${id}`, change);
-    return id;
+  "automation.status_changed": {
+    about: "pauses an automation; the next time, activates it",
+    async cause(_, workspace) {
+      const { id, status } = await findAutomation(workspace);
+      const change = { status: status === "active" ? "paused" : "active" };
+      await openApi(workspace.base, workspace.apiKey)("PATCH", `/v1/automations/${id}`, change);
+      return id;
+    },
   },
 };
+
+const NAME_WIDTH = Math.max(...WebhookEvent.options.map(({ length }) => length)) + 2;
+
+const USAGE = `npm run trigger -- EVENT
+
+Causes one event in the sample workspace of the running local server, as the platform would. Prints
+its id and that of its record.
+
+${WebhookEvent.options.map((type) => `  ${type.padEnd(NAME_WIDTH)}${TRIGGERS[type].about}\n`).join("")}`;
 
 process.on("uncaughtException", fail);
 const { positionals } = parseArguments(USAGE, {}, { allowPositionals: true });
@@ -78,7 +89,7 @@ if (!event) throw new Error(`${kind}: no such event; there are ${KINDS}`);
 const workspace = await findSampleWorkspace();
 await using platform = await openPlatform();
 const startedAt = Date.now();
-const recordId = await TRIGGERS[event](platform, workspace);
+const recordId = await TRIGGERS[event].cause(platform, workspace);
 const eventId = await findEvent(platform, workspace, event, recordId, startedAt);
 print(`${event}  ${eventId ?? "(no event: no subscription lists it)"}  ${recordId}`);
 

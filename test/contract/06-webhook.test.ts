@@ -139,6 +139,7 @@ describe("WebhookDelivery (body sent to subscribers)", () => {
     await api.patch(`/automations/${automationId}`, { status: "paused" });
     const received = await receiver.waitFor(3);
     const shapeOf = new Map(received.map(({ delivery }) => [delivery.type, delivery.data]));
+    expect([...shapeOf.keys()].toSorted()).toEqual(EVENTS.toSorted());
     expect(Object.fromEntries(shapeOf)).toEqual({
       "lead.created": A_LEAD,
       "run.completed": A_RUN,

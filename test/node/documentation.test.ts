@@ -6,6 +6,7 @@ import { LEAD_BYTES } from "../../bench/price.ts";
 import { platformReference, REFERENCE } from "../../scripts/platform/reference.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { KEEP_IDS_DAYS } from "../../site/guides.ts";
+import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
   DISABLE_AFTER_MS,
@@ -148,6 +149,19 @@ test.each([
   ["examples/receivers/receiver.go", `readTimeout = ${seconds(POST_TIMEOUT_MS)} * time.Second`],
 ] as const)("%s states what the code does: %s", (page, figure) => {
   expect(read(page)).toContain(figure);
+});
+
+/** What has every event type, although no compiler and no other test asks for it. */
+test.each([
+  "examples/client/copy.ts",
+  "examples/client/events.ts",
+  "examples/client/receive.ts",
+  "site/guides/events.md",
+  "site/guides/local.md",
+  "test/contract/support.ts",
+])("%s names every event type", (page) => {
+  const text = read(page);
+  expect(WebhookEvent.options.filter((type) => !text.includes(type))).toEqual([]);
 });
 
 test("examples/receivers/README.md links every handler", () => {

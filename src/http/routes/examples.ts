@@ -1,4 +1,5 @@
 import { encodeCursor } from "../../contract/cursor.ts";
+import { WebhookEvent } from "../../contract/enumerations.ts";
 import { AGENT, AUTOMATION, LEAD, RUN } from "../../events/samples.ts";
 import type { Automation } from "../../records/automations.ts";
 import type { Lead } from "../../records/leads.ts";
@@ -46,7 +47,7 @@ const PARTIAL_RUN: Run = {
 
 export const CREATION = {
   url: "https://hooks.example.com/automations",
-  events: ["lead.created", "run.completed", "automation.status_changed"],
+  events: [...WebhookEvent.options],
 } satisfies Partial<Webhook>;
 
 /** The subscription that `CREATION` creates. */

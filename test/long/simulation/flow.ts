@@ -316,16 +316,21 @@ async function openStage({ world, store, subscribers, call, subscribe }: Deploym
 
   async function recordChunk(type: WebhookEvent, count: number): Promise<void> {
     const chunk = Array.from({ length: count }, () => ({ reference: `record-${++references}` }));
-    if (type === "lead.created") {
-      const leads = chunk.map((one) => ({ ...one, source: "crm", agent: AGENT, name: "Lead" }));
-      await call("recordLeads", { workspaceId, leads });
-    } else if (type === "run.completed") {
-      const run = { automationId, status: "success", triggerType: "lead_ads", actions: [] };
-      await call("recordRuns", { workspaceId, runs: chunk.map((one) => ({ ...one, ...run })) });
-    } else {
-      automation.status = automation.status === "active" ? "paused" : "active";
-      await call("recordAutomations", { workspaceId, automations: [automation] });
-    }
+    const recorders: Record<WebhookEvent, () => Promise<unknown>> = {
+      "lead.created"() {
+        const leads = chunk.map((one) => ({ ...one, source: "crm", agent: AGENT, name: "Lead" }));
+        return call("recordLeads", { workspaceId, leads });
+      },
+      "run.completed"() {
+        const run = { automationId, status: "success", triggerType: "lead_ads", actions: [] };
+        return call("recordRuns", { workspaceId, runs: chunk.map((one) => ({ ...one, ...run })) });
+      },
+      "automation.status_changed"() {
+        automation.status = automation.status === "active" ? "paused" : "active";
+        return call("recordAutomations", { workspaceId, automations: [automation] });
+      },
+    };
+    await recorders[type]();
   }
 
   /** Subscribes an endpoint that follows a script. */

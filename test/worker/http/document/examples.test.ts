@@ -187,6 +187,7 @@ describe("an example of the document is what the service responds", () => {
           (twins.get(example.data.id) ?? data.id) === data.id &&
           data.status === example.data.status,
       );
+      expect(event, `an event of type ${webhook.path}, recorded by this file`).toBeDefined();
       expectSame(event, example, webhook.path);
     }
   });
