@@ -103,6 +103,18 @@ async function meteredExport(workspaceId: string) {
 }
 
 describe("exportWorkspace", () => {
+  test("leaves out every encrypted column, or has it decrypted", () => {
+    for (const { table, secret = [] } of OWNED.flatMap((owned) => [owned, ...owned.children])) {
+      const columns = Object.entries<Column>(getTableColumns(table));
+      const encrypted = columns.filter(
+        ([name, column]) => column.getSQLType() === "blob" || name.startsWith("sealed"),
+      );
+      expect(secret, getTableName(table)).toEqual(
+        expect.arrayContaining(encrypted.map(([, column]) => column)),
+      );
+    }
+  });
+
   test("returns every column of every table in the registry in readable form, and no secret", async () => {
     const all = await withEverything();
     const other = await withEverything();
