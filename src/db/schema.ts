@@ -150,7 +150,7 @@ export const leads = sqliteTable(
     /** Its personal data (the fields of records/person.ts), encrypted. */
     sealed: bytes().notNull(),
     createdAt: integer("created_at").notNull(),
-    /** The event that announced it, erased along with it. */
+    /** Its only event, which is erased along with it. Erasing a lead finds no other. */
     eventId: text("event_id").notNull(),
   },
   (table) => [index("leads_newest").on(table.workspaceId, table.createdAt, table.id)],
