@@ -96,6 +96,7 @@ export const EVENTS: Fault[] = [
     ["delivery/messages.ts", "slow: env.REDELIVERIES", "slow: env.DELIVERIES", "slow subscriptions have their own queue"],
     ["delivery/due.ts", 'WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("asOf")} AND', "WHERE", "the sweep wakes nobody who is at work"],
     ["delivery/attempts.ts", "min(${ATTEMPTS_KEPT}, 1 + coalesce", "(1 + coalesce", "a limited number of attempts is kept"],
+    ["events/bodies.ts", "serializeBody(eventId, type,", 'serializeBody(eventId, "lead.created",', "the body of a lead's event has the type of the event"],
     ["events/bodies.ts", "if (!data) throw", "if (!data && lead) throw", "nothing is posted of a lead that is gone"],
     ["delivery/endings.ts", "WHERE ${subscriptions.leasedUntil} <= ${NOW} AND NOT", "WHERE NOT", "what may be being posted is not exhausted"],
     ["db/states.ts", "iif(${deliveries.state} = 'pending' AND", "iif(0 AND", "what is withdrawn is shown as cancelled at once"],
