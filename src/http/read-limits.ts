@@ -25,11 +25,19 @@ export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
  * page of 25 ordinary leads takes less than 1 MB.
  */
 export const ROWS_IN_FLIGHT_MAX = 600;
-/** Maximum rows of one workspace among them, so that its reads leave room for those of the others. */
+/**
+ * Maximum rows of one workspace among them, so that its reads leave room for those of the others. If more than two
+ * workspaces read or wait, each gets an equal share, or one page if that is more.
+ */
 export const WORKSPACE_ROWS_MAX = ROWS_IN_FLIGHT_MAX / 2;
 
-/** How often a request checks whether its rows can be read. */
-const POLL_MS = 5;
+/**
+ * How often a request checks whether its rows can be read: first and at last. Hundreds of requests that check every few
+ * milliseconds would leave no time for anything else.
+ */
+const POLL_MS = { first: 5, last: 50 } as const;
+/** How long a workspace counts as waiting after such a check, even if this isolate is busy. */
+const WAITING_MS = 1_000;
 
 interface Reservation {
   workspaceId: string;
@@ -39,6 +47,11 @@ interface Reservation {
 }
 
 const reservations = new Set<Reservation>();
+/**
+ * The workspaces with requests that wait, each with the time until which that counts, in Unix milliseconds. The requests
+ * are not counted, because the runtime stops one without notice if its client hangs up.
+ */
+const waiting = new Map<string, number>();
 
 /**
  * Bounds the memory that the lists of all requests take at once. The rows of a page are reserved before they are read,
@@ -50,14 +63,7 @@ export const limitRowsInFlight = createMiddleware<AppEnv>(async (c, next) => {
   const rows = limit >= PAGE_LIMIT.min && limit <= PAGE_LIMIT.max ? limit : PAGE_LIMIT.default;
   // The authentication has set the workspace, even if the key's gate has not decided yet.
   const workspaceId = c.get("workspaceId");
-  // It polls, because the runtime lets no request wait for the promise of another.
-  let hasWaited = false;
-  for (dropExpired(); !hasRoom(workspaceId, rows); dropExpired()) {
-    hasWaited = true;
-    await sleep(POLL_MS);
-  }
-  const reservation: Reservation = { workspaceId, rows, until: Date.now() + READ_MAX_MS };
-  reservations.add(reservation);
+  const { reservation, hasWaited } = await reserve(workspaceId, rows);
   const handle = async () => {
     // Access may have ended during the wait.
     if (hasWaited) await confirmAccess(c);
@@ -69,19 +75,47 @@ export const limitRowsInFlight = createMiddleware<AppEnv>(async (c, next) => {
   await handled;
 });
 
-/** Releases the rows of requests that have not released them in time. */
-function dropExpired(): void {
-  const now = Date.now();
+/**
+ * Reserves the rows of a request, once there is room for them. It polls, because the runtime lets no request wait for the
+ * promise of another.
+ *
+ * @throws SlowRead once `endSlowReads` has responded to the client.
+ */
+async function reserve(workspaceId: string, rows: number) {
+  const startedAt = Date.now();
+  for (let hasWaited = false; ; hasWaited = true) {
+    const now = Date.now();
+    const waitedMs = now - startedAt;
+    if (waitedMs > READ_MAX_MS) throw new SlowRead("the read has waited for too long");
+    dropExpired(now);
+    if (hasRoom(workspaceId, rows)) {
+      const reservation: Reservation = { workspaceId, rows, until: now + READ_MAX_MS };
+      reservations.add(reservation);
+      // Other requests of the workspace that wait set it again.
+      waiting.delete(workspaceId);
+      return { reservation, hasWaited };
+    }
+    waiting.set(workspaceId, now + WAITING_MS);
+    await sleep(Math.min(POLL_MS.last, Math.max(POLL_MS.first, waitedMs / 10)));
+  }
+}
+
+/** Releases the rows of requests that have not released them in time, and forgets workspaces that no longer wait. */
+function dropExpired(now: number): void {
   for (const reservation of reservations)
     if (now >= reservation.until) reservations.delete(reservation);
+  for (const [workspaceId, until] of waiting) if (now >= until) waiting.delete(workspaceId);
 }
 
 /** Whether a workspace may read so many rows now. */
 function hasRoom(workspaceId: string, rows: number): boolean {
   let [all, own] = [rows, rows];
+  const workspaces = new Set(waiting.keys()).add(workspaceId);
   for (const reservation of reservations) {
     all += reservation.rows;
+    workspaces.add(reservation.workspaceId);
     if (reservation.workspaceId === workspaceId) own += reservation.rows;
   }
-  return all <= ROWS_IN_FLIGHT_MAX && own <= WORKSPACE_ROWS_MAX;
+  const share = Math.min(WORKSPACE_ROWS_MAX, ROWS_IN_FLIGHT_MAX / workspaces.size);
+  return all <= ROWS_IN_FLIGHT_MAX && (own <= share || own === rows);
 }

@@ -64,6 +64,60 @@ test("the reads of one workspace leave room for those of another", async () => {
   expect(reads.largest).toBe(WORKSPACE_ROWS_MAX / 100 + 1);
 });
 
+/** The Worker whose reads of leads end when the test calls what they add to `held`. */
+function holding() {
+  const held: (() => void)[] = [];
+  const hold = { isOn: false };
+  const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+    if (hold.isOn && texts.some((text) => text.includes('from "leads"')))
+      await new Promise<void>((resolve) => held.push(resolve));
+    return go();
+  });
+  return { held, hold, fetch: deployedWith({ DB }) };
+}
+
+test("the reads of several workspaces together leave room for those of another", async () => {
+  const { held, hold, fetch } = holding();
+  const workspaces = await Promise.all([openWorkspace(), openWorkspace(), openWorkspace()]);
+  const apis = workspaces.map(({ apiKey }) => openApi(apiKey, fetch));
+  for (const api of apis) await api.get("/v1/leads");
+  hold.isOn = true;
+  const [other, ...hostile] = apis.map((api) => () => api.get("/v1/leads?limit=100"));
+  const flood = hostile.flatMap((read) => Array.from({ length: 20 }, read));
+  await until(() => held.length === 6);
+  const answer = other?.();
+  await sleep(100);
+  expect(held).toHaveLength(6);
+  // The first of them makes room for a page, and the next page is that of the other workspace.
+  held[0]?.();
+  await until(() => held.length === 7);
+  held[6]?.();
+  const first = await Promise.race([answer, sleep(5_000)]);
+  hold.isOn = false;
+  for (const release of held) release();
+  expect(first?.status).toBe(200);
+  expect(new Set((await Promise.all(flood)).map(({ status }) => status))).toEqual(new Set([200]));
+});
+
+test("a read that has waited for ten seconds reads nothing any more", async () => {
+  const { held, hold, fetch } = holding();
+  const api = openApi((await openWorkspace()).apiKey, fetch);
+  await api.get("/v1/leads");
+  hold.isOn = true;
+  const now = Date.now();
+  jumpTo(now);
+  const timers = shortenTimers(READ_MAX_MS);
+  // Three of them take all rows that a workspace may have in flight.
+  const answers = Array.from({ length: 4 }, () => api.get("/v1/leads?limit=100"));
+  await until(() => held.length === 3);
+  jumpTo(now + READ_MAX_MS + 1);
+  await sleep(200);
+  timers.mockRestore();
+  expect(held).toHaveLength(3);
+  for (const release of held) release();
+  for (const { status } of await Promise.all(answers)) expect(status).toBe(500);
+});
+
 test("a read that waits for room reads nothing once its key is revoked", async () => {
   const { apiKey, keyId, workspaceId } = await openWorkspace();
   await recordLead(workspaceId);
