@@ -1,7 +1,7 @@
-import { and, eq, inArray, isNotNull, type SQL, sql } from "drizzle-orm";
+import { and, type Column, eq, inArray, isNotNull, type SQL, sql } from "drizzle-orm";
 import { AUDIT_KEPT_DAYS, PAGE_LIMIT, PORTAL_CHANGES_KEPT } from "../contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../contract/time.ts";
-import { qb } from "../db/builder.ts";
+import { insertFrom, qb } from "../db/builder.ts";
 import {
   CLEANUP_MAX,
   commit,
@@ -12,7 +12,7 @@ import {
 } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
 import { isOnPage, type Page, type PageRequest, preparePage } from "../db/page.ts";
-import { auditTrail } from "../db/schema.ts";
+import { auditTrail, workspaces } from "../db/schema.ts";
 import { queryIfReachable } from "./placement.ts";
 
 /** An entry of the audit trail, which is in the directory. */
@@ -21,10 +21,27 @@ export type AuditEntry = typeof auditTrail.$inferInsert;
 /** The `via` of changes that were made in the portal. */
 export const VIA_PORTAL = "portal";
 
-/** Inserts an entry, unless it is stored already. */
+/**
+ * Inserts an entry, unless it is stored already. If its workspace is erased, or about to be, the entry has no change:
+ * `clearChanges` may have cleared the others already.
+ */
 export async function insertAuditEntry(db: Database, entry: AuditEntry): Promise<void> {
+  const { webhookId, before, after } = auditTrail;
+  const isErased = sql`NOT EXISTS (SELECT 1 FROM ${workspaces}
+    WHERE ${workspaces.id} = ${entry.workspaceId} AND NOT ${workspaces.erasing})`;
+  const unlessErased = (column: Column, value: unknown) =>
+    sql`iif(${isErased}, NULL, ${sql.param(value ?? null, column)})`;
+  const change = {
+    webhookId: unlessErased(webhookId, entry.webhookId),
+    before: unlessErased(before, entry.before),
+    after: unlessErased(after, entry.after),
+  };
   await commit(db, {
-    inserted: qb.insert(auditTrail).values(entry).onConflictDoNothing(),
+    inserted: insertFrom(
+      auditTrail,
+      { ...entry, ...change },
+      sql`WHERE true`,
+    ).onConflictDoNothing(),
     pruned:
       entry.via === VIA_PORTAL && entry.workspaceId ? pruneChanges(entry.workspaceId) : undefined,
   });

@@ -14,6 +14,7 @@ import type { Lead } from "../../../src/records/leads.ts";
 import { sweep } from "../../../src/sweep.ts";
 import {
   automationReport,
+  deployedAs,
   errorOf,
   leadReport,
   listAll,
@@ -40,6 +41,7 @@ import { interposed } from "../../support/interposed.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
+import { openPortal } from "../../support/portal.ts";
 import { fillLeads } from "../../support/record.ts";
 import { insertApiKeys, insertSubscriptions } from "../../support/rows.ts";
 
@@ -235,6 +237,27 @@ describe("eraseWorkspace", () => {
     expect(await listAll(other.api, "leads")).toHaveLength(2);
     const late = Platform.recordLeads({ workspaceId, leads: [leadReport("late")] });
     expect(await errorOf(late)).toContain("workspaceId");
+  });
+
+  test("leaves no fields of a change whose entry in the audit trail is written after it", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const [noted, erased] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const DB = interposed(env.DB, async ({ texts, go }) => {
+      if (!texts.some((text) => text.startsWith('insert into "audit_trail"'))) return go();
+      noted.resolve();
+      await erased.promise;
+      return go();
+    });
+    const portal = await openPortal(workspaceId, deployedAs({ ...env, DB }));
+    const changed = portal.post(`/webhooks/${id}/update`, { description: PERSON.name });
+    await noted.promise;
+    expect(await Platform.eraseWorkspace({ workspaceId })).toEqual({ done: true });
+    erased.resolve();
+    expect((await changed).status).toBe(200);
+    const { items } = await Platform.listAuditTrail({ workspaceId });
+    const [change] = items.filter(({ method }) => method === "updateWebhook");
+    expect(change).toMatchObject({ result: "ok", webhookId: null, before: null, after: null });
   });
 
   test("reads each row a few times, in however many pieces", async () => {
