@@ -114,9 +114,9 @@ async function deleteRemovedAutomations({ db, now, budget }: JobContext): Promis
 }
 
 /** Deletes the rows of deleted subscriptions, of which a key can make some 300 a minute. */
-async function deleteEnded({ db }: JobContext): Promise<void> {
+async function deleteEnded({ db, now }: JobContext): Promise<void> {
   for (let pass = 1; pass <= ENDED_PASSES; pass++)
-    if ((await commit(db, deleteEndedSubscriptions())) < CLEANUP_MAX) return;
+    if ((await commit(db, deleteEndedSubscriptions(now))) < CLEANUP_MAX) return;
 }
 
 async function exhaust({ db, now }: JobContext): Promise<void> {

@@ -240,7 +240,7 @@ export const subscriptions = sqliteTable(
     pendingExhaustedAt: integer("pending_exhausted_at"),
     /** What administrators were notified of: the last e-mail of each kind. A recovery removes the failure. */
     announced: text({ mode: "json" }).$type<Announced>().notNull().default({}),
-    /** When it was deleted; the row stays until none of its deliveries is pending. */
+    /** When it was deleted. The row stays until no delivery is pending, and no e-mail about it is less than a day old. */
     deletedAt: integer("deleted_at"),
     /** Its pace, in the columns from here to `streakRetryAt`: see `Pace` in delivery/policy.ts. */
     concurrency: integer().notNull().default(1),

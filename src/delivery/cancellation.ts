@@ -1,6 +1,7 @@
 import { and, isNull, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { EXPIRES_AFTER_MS, PENDING_MAX } from "../contract/limits.ts";
+import { DAY_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, combine, counted, prepared, readAs, type Statements } from "../db/client.ts";
 import { deliveries, deliveryCounts, PRIORITY, subscriptions } from "../db/schema.ts";
@@ -227,22 +228,28 @@ export function exhaustOverflow(subscriptionId: string, now: number): Statements
 }
 
 /** In the order of the index of deleted subscriptions, so that SQLite reads no others. */
-const ENDED = sql`SELECT ${subscriptions.workspaceId}, ${subscriptions.id} FROM ${subscriptions}
-  WHERE ${subscriptions.deletedAt} IS NOT NULL AND ${IS_WRITABLE}
-    AND NOT EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_PENDING})
-  ORDER BY ${subscriptions.workspaceId}, ${subscriptions.createdAt}, ${subscriptions.id} LIMIT ${CLEANUP_MAX}`;
+function selectEnded(now: number): SQL {
+  return sql`SELECT ${subscriptions.workspaceId}, ${subscriptions.id} FROM ${subscriptions}
+    WHERE ${subscriptions.deletedAt} IS NOT NULL AND ${IS_WRITABLE}
+      AND NOT EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_PENDING})
+      AND NOT EXISTS (SELECT 1 FROM json_each(${subscriptions.announced}) AS email
+        WHERE email.value->>'announcedAt' > ${now - DAY_MS})
+    ORDER BY ${subscriptions.workspaceId}, ${subscriptions.createdAt}, ${subscriptions.id} LIMIT ${CLEANUP_MAX}`;
+}
 
 /**
  * Deletes the rows of up to `CLEANUP_MAX` deleted subscriptions that have no pending deliveries left, with their daily
- * counts. Otherwise, a client that subscribes and unsubscribes all day could fill the database with counts. Reads how
- * many subscriptions it has deleted.
+ * counts. Otherwise, a client that subscribes and unsubscribes all day could fill the database with counts. A row with
+ * e-mails of the last day stays, because these count for the daily maximum of its workspace. Reads how many
+ * subscriptions it has deleted.
  */
-export function deleteEndedSubscriptions(): Statements<number> {
+export function deleteEndedSubscriptions(now: number): Statements<number> {
+  const ended = selectEnded(now);
   const statements = combine({
     counts: sql`DELETE FROM ${deliveryCounts}
-      WHERE (${deliveryCounts.workspaceId}, ${deliveryCounts.subscriptionId}) IN (${ENDED})`,
+      WHERE (${deliveryCounts.workspaceId}, ${deliveryCounts.subscriptionId}) IN (${ended})`,
     deleted: counted(sql`DELETE FROM ${subscriptions}
-      WHERE (${subscriptions.workspaceId}, ${subscriptions.id}) IN (${ENDED})`),
+      WHERE (${subscriptions.workspaceId}, ${subscriptions.id}) IN (${ended})`),
   });
   return readAs(statements, ({ deleted }) => deleted);
 }

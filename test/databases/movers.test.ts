@@ -243,7 +243,7 @@ test("the sweep deletes nothing of a workspace that moves, whatever is due", asy
   const db = openDatabase(databaseOf("DB_2"));
   await cleanUpAutomations(db, Date.now(), () => true);
   await commit(db, deleteOldErasedLeads(Date.now()));
-  await commit(db, deleteEndedSubscriptions());
+  await commit(db, deleteEndedSubscriptions(later));
   await commit(db, deleteOldCounts(later));
   await deleteExpired(db, parseRetention(env), later, () => true);
   expect(await rows()).toEqual(before);

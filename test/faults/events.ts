@@ -11,6 +11,7 @@ export const EVENTS: Fault[] = [
     ["delivery/sender.ts", 'if (await isForbidden(url)) return { kind: "refused" };', "", "a private address is not sent to"],
     ["delivery/cancellation.ts", "WHERE ${KEY} NOT IN (SELECT value->>0, value->>1 FROM json_each(${sql.placeholder(\"inProgress\")}))", "WHERE 1", "a delivery in flight is not marked as cancelled"],
     ["delivery/cancellation.ts", "AND ${deliveries.dueAt} <= ${NOW} - ${EXPIRES_AFTER_MS}", "AND 1", "only deliveries that are due for a week are exhausted"],
+    ["delivery/cancellation.ts", "> ${now - DAY_MS})", "> ${now})", "e-mails about a subscription that was deleted count for a day"],
     ["delivery/cancellation.ts", "> ${PENDING_MAX} AND NOT ${subscriptions.cancelling}`,", "> ${PENDING_MAX}`,", "deliveries of a removed event type displace no others"],
     ["delivery/round.ts", "isRepeated = true;", "", "a delayed wake-up message is sent although the reply to its round is lost"],
     ["delivery/session.ts", "this.#noteUnattempted(delivery, waits, startedAt);", "", "a manual send that cannot be attempted waits"],

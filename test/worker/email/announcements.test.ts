@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { eq } from "drizzle-orm";
+import { eq, inArray } from "drizzle-orm";
 import { afterEach, describe, expect, test } from "vitest";
 import {
   DISABLE_AFTER_FAILURES,
@@ -11,7 +11,8 @@ import {
   WORKSPACE_EMAILS_PER_DAY,
 } from "../../../src/contract/limits.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { events, workspaces } from "../../../src/db/schema.ts";
+import { events, subscriptions, workspaces } from "../../../src/db/schema.ts";
+import { deleteEndedSubscriptions } from "../../../src/delivery/cancellation.ts";
 import { ANNOUNCING_MAX_MS, announceProblems } from "../../../src/email/announce.ts";
 import { CANDIDATES_MAX } from "../../../src/email/announcements.ts";
 import {
@@ -26,6 +27,7 @@ import {
   announceLeads,
   answered,
   createWorkspace,
+  DAY_MS,
   db,
   deliveriesTo,
   dispatchAt,
@@ -541,9 +543,17 @@ describe("the e-mails of a workspace", () => {
   test("count even if their subscription was deleted since", async () => {
     const { workspaceId, ids } = await failingAt(hosts(4), admins);
     expect(await sweepAt(DUE)).toHaveLength(WORKSPACE_EMAILS_PER_DAY);
-    for (const id of ids) await commit(db, deleteSubscription(workspaceId, id, DUE));
+    for (const id of ids) {
+      await commit(db, deleteSubscription(workspaceId, id, DUE));
+      await setDeliveries(id, { state: "cancelled" });
+    }
     await failIn(workspaceId, ["https://new.example/"]);
+    await commit(db, deleteEndedSubscriptions(DUE + HOUR_MS));
     expect(await sweepAt(DUE + HOUR_MS)).toEqual([]);
+    await commit(db, deleteEndedSubscriptions(DUE + DAY_MS));
+    expect(await sweepAt(DUE + DAY_MS)).toHaveLength(admins.length);
+    const rows = db.select({ id: subscriptions.id }).from(subscriptions);
+    expect(await rows.where(inArray(subscriptions.id, ids))).toEqual([]);
   });
 
   test("go to each address once, though it is listed twice", async () => {
