@@ -186,7 +186,6 @@ export async function listFailuresOf(
       CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
         SELECT ${deliveries.eventId} FROM ${UNSUCCESSFUL}
         WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = state.value AND ${IS_UNSUCCESSFUL}
-          AND ${deliveries.eventId} <= ${eventId}
           AND (${deliveries.eventId}, ${subscriptions.id}) < (${eventId}, ${subscriptionId})
         ORDER BY ${deliveries.eventId} DESC LIMIT ${limit + 1})
     WHERE ${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL

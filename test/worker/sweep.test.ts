@@ -34,6 +34,7 @@ import {
   owed,
   REFUSING_QUEUE,
   receivedBy,
+  redeliver,
   type Sent,
   setDeliveries,
   setSubscription,
@@ -42,6 +43,7 @@ import {
   subscriptionRow,
 } from "../support/deliveries.ts";
 import { interposed } from "../support/interposed.ts";
+import { keepLog } from "../support/log-lines.ts";
 import { inDatabase, WORKSPACE_DB } from "../support/placement.ts";
 import {
   insertDeliveries,
@@ -49,6 +51,8 @@ import {
   insertSubscriptions,
   insertWorkspaces,
 } from "../support/rows.ts";
+
+const lines = keepLog();
 
 const NOW = Date.UTC(2026, 5, 5, 12);
 
@@ -87,6 +91,15 @@ describe("the sweep", () => {
     for (const { id } of [overdue, oldest])
       expect(to(id, fast)).toEqual([{ subscriptionId: id, queue: "fast", delaySeconds: 0 }]);
     expect(others.flatMap(({ id }) => to(id, fast)).concat(slow)).toEqual([]);
+  });
+
+  test("wakes a delivery a minute after a manual send of it has failed, and no sooner", async () => {
+    const { id, drafts } = await owed(1, NOW - 10 * MINUTE_MS);
+    await dispatchAt(NOW - 10 * MINUTE_MS, [id], answered(503));
+    await redeliver(id, [drafts[0]?.id ?? ""], NOW);
+    await dispatchAt(NOW, [id], answered(503));
+    expect(await wokenAt(NOW + MINUTE_MS - 1, id)).toEqual([]);
+    expect(await wokenAt(NOW + MINUTE_MS, id)).toEqual(["fast"]);
   });
 
   test("wakes a thousand subscriptions, and the next run continues with the others", async () => {
@@ -297,6 +310,26 @@ describe("a sweep of hundreds of workspaces", () => {
     const { problems } = await findServiceHealth(env, NOW);
     expect(problems.join()).not.toContain("sweep");
   });
+});
+
+test("the log has what a sweep has woken and deleted, and nothing if that is nothing", async () => {
+  await db.delete(deliveries);
+  const logged = async () => {
+    lines.length = 0;
+    await sweep(isolated().env, NOW);
+    const all: { event: string }[] = lines.map((line) => JSON.parse(line));
+    return all.filter(({ event }) => event.startsWith("sweep_"));
+  };
+  await logged();
+  const overdue = await owed(2, NOW - HOUR_MS);
+  const expired = await owed(3, NOW - 40 * DAY_MS);
+  await dispatchAt(NOW - 40 * DAY_MS, [expired.id], answered(200));
+  const figures = await logged();
+  expect(figures).toHaveLength(2);
+  expect(figures).toContainEqual({ event: "sweep_requeued", subscriptions: 1 });
+  expect(figures).toContainEqual({ event: "sweep_deleted", events: 3 });
+  await dispatchAt(NOW, [overdue.id], answered(200));
+  expect(await logged()).toEqual([]);
 });
 
 describe("a job of the sweep that fails", () => {

@@ -1,5 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { combine, commit, openDatabase } from "../../../src/db/client.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
 import { LEASE_MS } from "../../../src/delivery/round.ts";
@@ -278,6 +279,20 @@ describe("a large backlog that is withdrawn", () => {
     const ledger = await exports.Platform.ledger({ workspaceId });
     expect(ledger).toMatchObject({ created: 5_003, pending: 0, addsUp: true });
   });
+});
+
+test("an event type that is listed again has its deliveries cancelled, whatever is removed next", async () => {
+  const { workspaceId } = await openWorkspace();
+  const { id } = await subscribe(workspaceId, { events: ["lead.created", "run.completed"] });
+  await announceLeads(workspaceId, 2, NOW);
+  const lists: WebhookEvent[][] = [
+    ["run.completed"],
+    ["lead.created", "run.completed"],
+    ["lead.created"],
+  ];
+  for (const events of lists) await commit(db, updateSubscription(id, { events }));
+  await dispatchAt(NOW, [id], OK, "slow");
+  expect(await statesOf(id)).toEqual({ cancelled: 2 });
 });
 
 test("what is withdrawn is shown as cancelled at once", async () => {

@@ -256,6 +256,17 @@ describe("listFailures", () => {
     expect(items).toHaveLength(10);
     expect(rows.read).toBeLessThan(150);
   });
+
+  test("reads none of the failures of earlier pages", async () => {
+    const { workspaceId, fill } = await filling();
+    const [oldest] = await fill(TODAY - DAY_MS, 1, "exhausted");
+    await fill(TODAY, 1_000, "exhausted");
+    const { DB, rows } = meteredDatabase();
+    const request = { limit: 10, after: { at: 0, id: `${eventIdAt(TODAY)} whk_` } };
+    const page = await listFailuresOf(openDatabase(DB), env, workspaceId, null, request);
+    expect(page.items.map(({ eventId }) => eventId)).toEqual([oldest]);
+    expect(rows.read).toBeLessThan(50);
+  });
 });
 
 describe("the health of a subscription", () => {

@@ -193,6 +193,15 @@ describe("a redelivery", () => {
     },
   );
 
+  test("leaves out what was delivered although it was resent since, and failed", async () => {
+    const { id, drafts } = await owed(1, T0);
+    await dispatchAt(T0, [id], answered(200));
+    await sendAgain(db, id, { eventIds: drafts.map((draft) => draft.id) }, NOW);
+    await dispatchAt(NOW, [id], answered(500));
+    await commit(db, disableSubscription(id, NOW));
+    expect(await enableAndReplay(db, id, T0, NOW)).toMatchObject({ count: 0 });
+  });
+
   const ENDS: Record<string, (workspaceId: string, id: string) => Promise<unknown>> = {
     "is disabled": (_, id) => commit(db, disableSubscription(id, T0)),
     "is deleted": (workspaceId, id) => commit(db, deleteSubscription(workspaceId, id, T0)),
