@@ -313,6 +313,8 @@ export interface Streak {
   attempts: number;
   /** How far the spacing of an outage has grown: a step of `OUTAGE_SPACING_SECONDS`, from 1; 0 without an outage. */
   outageStep: number;
+  /** When the first attempt started since which the endpoint has been unavailable; null if it responded to the last one. */
+  unavailableSince: number | null;
   /**
    * For each event type, when the last attempt that counts for the streak started, and whether its oldest untried event
    * comes next, or its newest.

@@ -231,6 +231,8 @@ function extendStreak(pace: Pace, attempt: Attempt<Outcome>): Streak {
     events: isNew ? events + 1 : events,
     attempts: attempts + 1,
     outageStep: lengthens ? outageStep + 1 : outageStep,
+    unavailableSince:
+      failureOf(outcome) === "unavailable" ? (streak?.unavailableSince ?? startedAt) : null,
     turns: {
       ...turns,
       [type]: { at: startedAt, isOldestNext: isUntried ? !isOldestNext : isOldestNext },
@@ -366,21 +368,28 @@ export function noteTypeOutcome(known: TypeOutcomes, attempt: Attempt<Outcome>):
 
 /**
  * Whether a failed attempt disables its subscription: nothing has succeeded for three days, ten attempts at two events
- * or more have failed, and the endpoint is unavailable or accepts no event type that is listed. An endpoint that
- * accepts one type is not disabled because of another. None is disabled because of a single event, or by a manual send.
+ * or more have failed, and the endpoint has been unavailable for as long, or accepts no event type that is listed. An
+ * endpoint that accepts one type is not disabled because of another. None is disabled because of a single event, or by a
+ * manual send.
+ *
+ * A type counts as accepted if its last attempt succeeded, or has failed for less than three days. Otherwise, while one type
+ * is rejected, the first failure of another that is rare would disable the subscription, as would a single time-out.
  *
  * @param listed the event types of the subscription.
  */
 export function isDead(
   { streak }: Pace,
-  { acceptedTypes }: TypeOutcomes,
-  { delivery, outcome, endedAt }: Attempt<Outcome>,
+  { rejections, acceptedTypes }: TypeOutcomes,
+  { delivery, endedAt }: Attempt<Outcome>,
   listed: readonly WebhookEvent[],
 ): boolean {
   if (delivery.priority === PRIORITY.manual) return false;
-  if (streak === null || streak.startedAt > endedAt - DISABLE_AFTER_MS) return false;
+  const since = endedAt - DISABLE_AFTER_MS;
+  if (streak === null || streak.startedAt > since) return false;
   if (streak.attempts < DISABLE_AFTER_FAILURES || streak.events < 2) return false;
-  return (
-    failureOf(outcome) === "unavailable" || !listed.some((type) => acceptedTypes.includes(type))
-  );
+  const { unavailableSince } = streak;
+  if (unavailableSince !== null && unavailableSince <= since) return true;
+  const isAccepted = (type: WebhookEvent) =>
+    acceptedTypes.includes(type) || (rejections[type]?.since ?? 0) > since;
+  return !listed.some(isAccepted);
 }

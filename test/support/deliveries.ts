@@ -208,7 +208,7 @@ export function streakSince(
   attempts: number,
   { events = attempts, outageStep = 0 } = {},
 ) {
-  const streak = { startedAt, events, attempts, outageStep, turns: {} };
+  const streak = { startedAt, events, attempts, outageStep, unavailableSince: null, turns: {} };
   return { streak, failingSince: startedAt, failures: attempts };
 }
 

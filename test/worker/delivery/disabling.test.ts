@@ -1,9 +1,11 @@
 import { exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
 import { PRIORITY } from "../../../src/db/schema.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
+import { announce } from "../../../src/events/outbox.ts";
 import type { PageBody } from "../../../src/http/paging.ts";
 import { sleep } from "../../../src/primitives/timing.ts";
 import {
@@ -16,10 +18,12 @@ import { eventsOf, openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
+  createWorkspace,
   db,
   deliveriesTo,
   dispatchAt,
   dispatchOn,
+  draftLeads,
   endWait,
   failAt,
   failAtTrip,
@@ -126,7 +130,8 @@ describe("a subscription is disabled", () => {
 
   test("also if an event that is sent by hand fails right after the failure that disables it", async () => {
     const { id, drafts } = await owed(2, END);
-    await setSubscription(id, { ...streakSince(T0, 9), concurrency: 2 });
+    const rejections = { "lead.created": { since: T0, outcome: "answered", status: 400 } };
+    await setSubscription(id, { ...streakSince(T0, 9), rejections, concurrency: 2 });
     await setDeliveries(id, { priority: PRIORITY.manual }, drafts[0]?.id);
     const other = Promise.withResolvers<void>();
     const { posts, attempt } = subscriber(async ({ eventId }) => {
@@ -212,5 +217,64 @@ describe("a subscription is disabled", () => {
       blockedUntil: 0,
       leasedUntil: 0,
     });
+  });
+});
+
+describe("a subscription that accepts one event type, and has rejected another for three days", () => {
+  const TIMED_OUT: Outcome = { kind: "timed_out" };
+
+  async function choosy() {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId, { events: ["lead.created", "run.completed"] });
+    await announceLeads(workspaceId, 1, T0);
+    await dispatchAt(T0, [id], answered(200));
+    const runs = announce(workspaceId, "run.completed", draftLeads(15, T0), () => sql`true`, T0);
+    await commit(db, runs);
+    await failAt(id, hourly(12), REJECTED);
+    expect((await subscriptionRow(id)).failures).toBeGreaterThanOrEqual(10);
+    return { id, workspaceId };
+  }
+
+  test("is not disabled by a request that times out", async () => {
+    const { id } = await choosy();
+    await failAt(id, [END, END + HOUR_MS], TIMED_OUT);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null, failingSince: T0 });
+    // The endpoint responds.
+    await failAt(id, [END + 2 * HOUR_MS], REJECTED);
+    await failAt(id, [END + DISABLE_AFTER_MS], TIMED_OUT);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null, failingSince: T0 });
+  });
+
+  test("is disabled once its endpoint has not responded for three days", async () => {
+    const { id } = await choosy();
+    await failAt(id, [END, END + DISABLE_AFTER_MS - 1], TIMED_OUT);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null });
+    await failAt(id, [END + DISABLE_AFTER_MS], TIMED_OUT);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: END + DISABLE_AFTER_MS });
+  });
+
+  test("is not disabled by the first failure of the accepted type, which is retried", async () => {
+    const { id, workspaceId } = await choosy();
+    await announceLeads(workspaceId, 1, END);
+    await failAt(id, [END]);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null, failingSince: T0 });
+    const { attempt } = subscriber(({ type }) =>
+      type === "lead.created" ? answered(200) : REJECTED,
+    );
+    // The event types take turns.
+    for (const hours of [1, 2]) await dispatchAt(END + hours * HOUR_MS, [id], attempt);
+    expect((await deliveriesTo(id)).filter(({ type }) => type === "lead.created")).toMatchObject([
+      { state: "delivered" },
+      { state: "delivered" },
+    ]);
+  });
+
+  test("is disabled once the other type has failed for three days, too", async () => {
+    const { id, workspaceId } = await choosy();
+    await announceLeads(workspaceId, 1, END);
+    await failAt(id, [END, END + DISABLE_AFTER_MS - 1]);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null });
+    await failAt(id, [END + DISABLE_AFTER_MS]);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: END + DISABLE_AFTER_MS });
   });
 });

@@ -170,7 +170,14 @@ describe("pending deliveries of a subscription", () => {
     await announceLeads(workspaceId, 3, NOW);
     await setSubscription(id, {
       blockedUntil: NOW,
-      streak: { startedAt: NOW - 1, events: 9, attempts: 9, outageStep: 0, turns: {} },
+      streak: {
+        startedAt: NOW - 1,
+        events: 9,
+        attempts: 9,
+        outageStep: 0,
+        unavailableSince: null,
+        turns: {},
+      },
     });
     const types: string[] = [];
     for (let i = 0; i < 6; i++) {
@@ -239,7 +246,14 @@ describe("pending deliveries of a subscription", () => {
     for (let i = 0; i < 20; i++) ids.push((await subscribe(workspaceId)).id);
     await announceLeads(workspaceId, 5, NOW - HOUR_MS);
     for (const id of ids) {
-      const streak = { startedAt: NOW - HOUR_MS, events: 5, attempts: 9, outageStep: 9, turns: {} };
+      const streak = {
+        startedAt: NOW - HOUR_MS,
+        events: 5,
+        attempts: 9,
+        outageStep: 9,
+        unavailableSince: null,
+        turns: {},
+      };
       await setSubscription(id, { streak, blockedUntil: NOW - 1, streakRetryAt: NOW - 1 });
       const dueAt = NOW + 9 * HOUR_MS;
       await setDeliveries(id, {
@@ -324,7 +338,14 @@ describe("another URL", () => {
     await setDeliveries(id, { ...failed, priority: PRIORITY.inStreak });
     const [first] = await deliveriesTo(id);
     await setDeliveries(id, { ...failed, priority: PRIORITY.scheduled }, first?.eventId);
-    const streak = { startedAt: 1, events: 30, attempts: 50, outageStep: 9, turns: {} };
+    const streak = {
+      startedAt: 1,
+      events: 30,
+      attempts: 50,
+      outageStep: 9,
+      unavailableSince: null,
+      turns: {},
+    };
     await setSubscription(id, { streak, blockedUntil: dueAt, failures: 50, failingSince: 1 });
     await exports.Platform.updateWebhook({ webhookId: id, url: "https://ok-other.example/" });
     expect(await subscriptionRow(id)).toMatchObject({

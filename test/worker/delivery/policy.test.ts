@@ -27,6 +27,7 @@ import {
   queueOf,
   reschedule,
   SLOW_RESPONSE_MS,
+  type TypeOutcomes,
 } from "../../../src/delivery/policy.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
@@ -336,6 +337,21 @@ describe("spacing while an endpoint fails", () => {
     expect(second.streak).toMatchObject({ events: 1, attempts: 2 });
   });
 
+  test("has since when its endpoint is unavailable, until that responds", () => {
+    const sinceAfter = (...outcomes: Outcome[]) => {
+      const pace = outcomes.reduce(
+        (before, outcome, i) => adjustPace(before, attempt(outcome, { at: NOW + i * 1_000 })),
+        INITIAL_PACE,
+      );
+      return pace.streak?.unavailableSince;
+    };
+    expect(sinceAfter(REJECTED)).toBe(null);
+    expect(sinceAfter(TIMED_OUT, { kind: "refused" })).toBe(NOW);
+    expect(sinceAfter(REJECTED, TIMED_OUT, TIMED_OUT)).toBe(NOW + 1_000);
+    expect(sinceAfter(TIMED_OUT, BUSY)).toBe(null);
+    expect(sinceAfter(TIMED_OUT, REJECTED, TIMED_OUT)).toBe(NOW + 2_000);
+  });
+
   test("counts from the first failure that started, whichever ended first", () => {
     const first = adjustPace(INITIAL_PACE, attempt(REJECTED));
     expect(paceAfter([REJECTED], first).streak?.startedAt).toBe(NOW);
@@ -391,7 +407,14 @@ describe("the next delivery while requests are spaced", () => {
 
   const withTurns = (turns: NonNullable<Pace["streak"]>["turns"]): Pace => ({
     ...spaced,
-    streak: { startedAt: NOW - 60_000, events: 6, attempts: 6, outageStep: 0, turns },
+    streak: {
+      startedAt: NOW - 60_000,
+      events: 6,
+      attempts: 6,
+      outageStep: 0,
+      unavailableSince: null,
+      turns,
+    },
   });
 
   test("is none before requests are allowed again", () => {
@@ -574,14 +597,19 @@ describe("a subscription is disabled", () => {
     events: 2,
     attempts: DISABLE_AFTER_FAILURES,
     outageStep: 0,
+    unavailableSince: null as number | null,
     turns: {},
   };
   const failing = (more: Partial<typeof streak> = {}): Pace => ({
     ...INITIAL_PACE,
     streak: { ...streak, ...more },
   });
-  const isDisabled = (pace: Pace, outcome: Outcome, acceptedTypes: WebhookEvent[] = []) =>
-    isDead(pace, { rejections: {}, acceptedTypes }, attempt(outcome), [LEAD, RUN]);
+  const isDisabled = (
+    pace: Pace,
+    outcome: Outcome,
+    acceptedTypes: WebhookEvent[] = [],
+    rejections: TypeOutcomes["rejections"] = {},
+  ) => isDead(pace, { rejections, acceptedTypes }, attempt(outcome), [LEAD, RUN]);
 
   test("after 72 hours without a success, ten failed attempts and two events", () => {
     expect(isDisabled(failing(), REJECTED)).toBe(true);
@@ -601,8 +629,18 @@ describe("a subscription is disabled", () => {
     expect(isDisabled(failing(), REJECTED, [LEAD])).toBe(false);
   });
 
-  test("if its endpoint is unavailable, whatever it accepted before", () => {
-    expect(isDisabled(failing(), TIMED_OUT, [LEAD])).toBe(true);
+  test("if its endpoint has been unavailable for as long, whatever it accepted before", () => {
+    const unavailableSince = streak.startedAt + 20;
+    expect(isDisabled(failing({ unavailableSince }), TIMED_OUT, [LEAD])).toBe(true);
+    const later = failing({ unavailableSince: unavailableSince + 1 });
+    expect(isDisabled(later, TIMED_OUT, [LEAD])).toBe(false);
+    expect(isDisabled(later, TIMED_OUT)).toBe(true);
+  });
+
+  test("not if one of its event types has failed for less than that", () => {
+    const rejected = (since: number) => ({ [RUN]: { since, outcome: "answered", status: 400 } });
+    expect(isDisabled(failing(), REJECTED, [], rejected(streak.startedAt + 21))).toBe(false);
+    expect(isDisabled(failing(), REJECTED, [], rejected(streak.startedAt + 20))).toBe(true);
   });
 
   test("not by a manual send that fails", () => {
