@@ -267,23 +267,32 @@ function halved(concurrency: number): number {
 }
 
 /**
+ * How long an event type must have been rejected before the others come first. Until then, it may have failed by chance.
+ */
+export const REJECTED_AFTER_MS = 300_000;
+
+/**
  * Chooses the delivery to send next while requests are spaced. A type that is accepted must not wait for one that is
- * rejected, so types take turns. The newest event finds out whether the endpoint accepts again; the oldest ones
- * work off a backlog.
+ * rejected, so types take turns, and the turns of one that has been rejected for `REJECTED_AFTER_MS` come after those of
+ * the others. The newest event finds out whether the endpoint accepts again; the oldest ones work off a backlog.
  *
  * @param heads due deliveries: for each event type and priority the one that is due first, and for each type the
  *   untried one that is due last.
  */
 export function chooseNext<D extends PendingDelivery>(
-  { streak, blockedUntil }: Pace,
+  { streak, blockedUntil, rejections }: Pace & Pick<TypeOutcomes, "rejections">,
   heads: readonly D[],
   now: number,
 ): D | undefined {
   const byDueTime = heads.toSorted((a, b) => a.dueAt - b.dueAt || compare(a.eventId, b.eventId));
   const manual = byDueTime.find(({ priority }) => priority === PRIORITY.manual);
   if (manual || now < blockedUntil) return manual;
+  const isRejected = ({ type }: D) =>
+    Number((rejections[type]?.since ?? now) <= now - REJECTED_AFTER_MS);
   const lastTurn = ({ type }: D) => streak?.turns[type]?.at ?? 0;
-  const [first] = byDueTime.toSorted((a, b) => lastTurn(a) - lastTurn(b));
+  const [first] = byDueTime.toSorted(
+    (a, b) => isRejected(a) - isRejected(b) || lastTurn(a) - lastTurn(b),
+  );
   const ofType = byDueTime.filter(({ type }) => type === first?.type);
   const untried = ofType.filter(({ priority }) => priority === PRIORITY.untried);
   const isOldestNext = first && streak?.turns[first.type]?.isOldestNext;

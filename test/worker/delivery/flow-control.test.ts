@@ -14,7 +14,7 @@ import { commit, openDatabase } from "../../../src/db/client.ts";
 import { automations, PRIORITY, type Priority, workspaces } from "../../../src/db/schema.ts";
 import { exhaustOverflow } from "../../../src/delivery/cancellation.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
-import { CONCURRENCY_MAX } from "../../../src/delivery/policy.ts";
+import { CONCURRENCY_MAX, REJECTED_AFTER_MS } from "../../../src/delivery/policy.ts";
 import { UnreadableEvent } from "../../../src/events/bodies.ts";
 import { announce, draftEvent } from "../../../src/events/outbox.ts";
 import { cleanUpAutomations } from "../../../src/records/removals.ts";
@@ -54,6 +54,11 @@ import { insertDeliveries } from "../../support/rows.ts";
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 const REJECTED = answered(400);
+
+/** The record of runs that have been rejected for an hour. */
+const RUNS_REJECTED = {
+  "run.completed": { since: NOW - HOUR_MS, outcome: "answered", status: 429 },
+};
 
 /** The reference of the automation that `subscribedToBoth` records. */
 const REFERENCE = "default";
@@ -133,6 +138,7 @@ describe("pending deliveries of a subscription", () => {
   ])("of one event type wait once, and no longer, for another that %s", async (...row) => {
     const [, outcome, waitMs] = row;
     const { id, workspaceId } = await subscribedToBoth();
+    await setSubscription(id, { rejections: RUNS_REJECTED });
     const clock = { now: NOW };
     const { attempt } = subscriber(({ type }) => {
       if (type === "lead.created") return OK;
@@ -155,13 +161,55 @@ describe("pending deliveries of a subscription", () => {
     await announceLeads(workspaceId, 1, NOW);
     await setDeliveries(id, { priority: PRIORITY.scheduled, attempts: 1, lastAt: NOW });
     await announceRuns(workspaceId, 1, NOW);
-    const rejected = { since: NOW, outcome: "answered", status: 429 };
-    await setSubscription(id, { rejections: { "run.completed": rejected } });
+    await setSubscription(id, { rejections: RUNS_REJECTED });
     const { attempt } = subscriber(({ type }) =>
       type === "run.completed" ? answered(429, RETRY_AFTER_MAX_SECONDS) : OK,
     );
     await dispatchAt(NOW, [id], attempt);
     expect(await statesOf(id)).toEqual({ delivered: 1, pending: 1 });
+  });
+
+  test.each<[WebhookEvent, number]>([
+    ["run.completed", REJECTED_AFTER_MS - 1],
+    ["lead.created", REJECTED_AFTER_MS],
+  ])("begin with %s if older runs have been rejected for %i ms", async (type, ms) => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceRuns(workspaceId, 1, NOW - 1);
+    await announceLeads(workspaceId, 1, NOW);
+    const rejected = { since: NOW - ms, outcome: "answered", status: 400 };
+    await setSubscription(id, { rejections: { "run.completed": rejected } });
+    const types: WebhookEvent[] = [];
+    await dispatchAt(NOW, [id], async (delivery) => {
+      types.push(delivery.type);
+      return OK;
+    });
+    expect(types[0]).toBe(type);
+  });
+
+  test("of an accepted event type come first after the wait that another has begun", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await setSubscription(id, { concurrency: 2 });
+    await announceRuns(workspaceId, 1, NOW);
+    await announceLeads(workspaceId, 1, NOW);
+    const rejected = Promise.withResolvers<void>();
+    await dispatchAt(NOW, [id], async ({ type }) => {
+      // The success is of a request that was in flight when the wait began, so it ends the streak, but not the wait.
+      if (type === "lead.created") return rejected.promise.then(() => OK);
+      setTimeout(rejected.resolve, 10);
+      return answered(429, RETRY_AFTER_MAX_SECONDS);
+    });
+    expect(await subscriptionRow(id)).toMatchObject({
+      streak: null,
+      blockedUntil: NOW + 30 * MINUTE_MS,
+    });
+    await announceRuns(workspaceId, 1, NOW + 1);
+    await announceLeads(workspaceId, 1, NOW + 2);
+    const types: WebhookEvent[] = [];
+    await dispatchAt(NOW + 30 * MINUTE_MS, [id], async ({ type }) => {
+      types.push(type);
+      return type === "lead.created" ? OK : answered(429, RETRY_AFTER_MAX_SECONDS);
+    });
+    expect(types[0]).toBe("lead.created");
   });
 
   test("of one event type that are rejected leave every second turn to an accepted one", async () => {

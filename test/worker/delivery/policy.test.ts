@@ -25,6 +25,7 @@ import {
   type Pace,
   type PendingDelivery,
   queueOf,
+  REJECTED_AFTER_MS,
   reschedule,
   SLOW_RESPONSE_MS,
   type TypeOutcomes,
@@ -403,9 +404,10 @@ describe("the next delivery while requests are spaced", () => {
     lastAt: NOW - 9_500,
   });
   const run = delivery({ type: RUN, dueAt: NOW - 1_000 });
-  const spaced: Pace = { ...INITIAL_PACE, blockedUntil: NOW };
+  type Spaced = Pace & Pick<TypeOutcomes, "rejections">;
+  const spaced: Spaced = { ...INITIAL_PACE, blockedUntil: NOW, rejections: {} };
 
-  const withTurns = (turns: NonNullable<Pace["streak"]>["turns"]): Pace => ({
+  const withTurns = (turns: NonNullable<Pace["streak"]>["turns"]): Spaced => ({
     ...spaced,
     streak: {
       startedAt: NOW - 60_000,
@@ -466,6 +468,21 @@ describe("the next delivery while requests are spaced", () => {
     expect(chooseNext(withTurns(turns), [old, young, failed, run], NOW)).toBe(run);
   });
 
+  test("is of an event type that has been rejected for five minutes only if no other is due", () => {
+    const rejectedFor = (ms: number): Spaced => ({
+      ...withTurns({ [RUN]: { at: NOW - 1, isOldestNext: false } }),
+      rejections: { [LEAD]: { since: NOW - ms, outcome: "answered", status: 400 } },
+    });
+    expect(chooseNext(rejectedFor(REJECTED_AFTER_MS), [old, run], NOW)).toBe(run);
+    expect(chooseNext(rejectedFor(REJECTED_AFTER_MS - 1), [old, run], NOW)).toBe(old);
+    expect(chooseNext(rejectedFor(REJECTED_AFTER_MS), [old], NOW)).toBe(old);
+    // The types take turns once both are rejected.
+    const since = NOW - REJECTED_AFTER_MS;
+    const rejection = { since, outcome: "answered", status: 400 };
+    const both = { ...rejectedFor(0), rejections: { [LEAD]: rejection, [RUN]: rejection } };
+    expect(chooseNext(both, [old, run], NOW)).toBe(old);
+  });
+
   test("is in turn the newest and the oldest untried event of its type", () => {
     const heads = [failed, old, young];
     const next = (isOldestNext: boolean) =>
@@ -478,7 +495,7 @@ describe("the next delivery while requests are spaced", () => {
   });
 
   test("alternates over attempts, for each event type by itself", () => {
-    let pace = spaced;
+    let pace: Pace = spaced;
     const isOldestNext: (boolean | undefined)[] = [];
     for (const type of [LEAD, RUN, LEAD, RUN]) {
       pace = adjustPace(pace, attempt(REJECTED, { at: pace.blockedUntil, of: delivery({ type }) }));
