@@ -99,7 +99,15 @@ function sameEmail(address: string): string {
 function isSamePhone(one: string, other: string): boolean {
   const [short, long] = [digitsOf(one), digitsOf(other)].toSorted((a, b) => a.length - b.length);
   if (short === undefined || long === undefined || short === "") return false;
-  return short === long || (short.length >= PHONE_DIGITS_MIN && long.endsWith(short));
+  if (short === long) return true;
+  return short.length >= PHONE_DIGITS_MIN && (long.endsWith(short) || hasTrunkZero(long, short));
+}
+
+/** Whether a number is another one with a trunk zero behind its country code, as in `+33 06 12 34 56 78`. */
+function hasTrunkZero(long: string, short: string): boolean {
+  return [1, 2, 3].some(
+    (at) => long[at] === "0" && long.slice(0, at) + long.slice(at + 1) === short,
+  );
 }
 
 /** Returns the digits of a phone number, without leading zeros, an optional trunk zero and an extension. */

@@ -111,6 +111,8 @@ test("a person is found by another spelling of a phone number, and nobody else",
     ["02 123 45 67", "+32 2 123 45 67"],
     ["621 123 456", "+352 621 123 456"],
     ["+33 (0)6 12 34 56 78", "+33612345678"],
+    ["+33 06 98 76 54 32", "+33698765432"],
+    ["+352 0691 234 567", "+352 691 234 567"],
     // The fewest digits that two spellings share, and fewer that are equal.
     ["987 65 43", "+1 555 987 65 43"],
     ["3615", "36-15"],
