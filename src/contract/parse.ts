@@ -29,7 +29,7 @@ export function toInputError(issues: readonly z.core.$ZodIssue[], value: unknown
     path.length > 0 &&
     (code === "invalid_type" || code === "invalid_value") &&
     valueAt(path, value) === undefined;
-  const missing = issues.filter(isMissing).map(({ path }) => placeOf(path));
+  const missing = issues.filter(isMissing);
   const other = issues.find((issue) => !isMissing(issue));
   const faults = [
     ...(missing.length > 0 ? [describeMissing(missing)] : []),
@@ -41,8 +41,9 @@ export function toInputError(issues: readonly z.core.$ZodIssue[], value: unknown
 }
 
 /** Names the missing fields in one clause. */
-function describeMissing(places: string[]): string {
-  return `${nameFew(places)} ${places.length > 1 ? "are" : "is"} missing`;
+function describeMissing(missing: readonly z.core.$ZodIssue[]): string {
+  const places = nameFew(missing, ({ path }) => placeOf(path));
+  return `${places} ${missing.length > 1 ? "are" : "is"} missing`;
 }
 
 /**
@@ -52,16 +53,17 @@ function describeMissing(places: string[]): string {
 function messageOf(issue: z.core.$ZodIssue, value: unknown): string {
   if (issue.code !== "unrecognized_keys") return issue.message;
   const names = Object.keys(valueAt(issue.path, value) as object);
-  const positions = issue.keys.map((key) => String(names.indexOf(key) + 1));
-  return positions.length > 1
-    ? `the properties at positions ${nameFew(positions)} are unknown`
-    : `the property at position ${positions[0]} is unknown`;
+  const positions = nameFew(issue.keys, (key) => String(names.indexOf(key) + 1));
+  return issue.keys.length > 1
+    ? `the properties at positions ${positions} are unknown`
+    : `the property at position ${positions} is unknown`;
 }
 
-/** Lists names; of many, only the first few. */
-function nameFew(names: string[]): string {
-  const more = names.length - NAMED_MAX;
-  return `${names.slice(0, NAMED_MAX).join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
+/** Lists items; of many, only the first few, because naming each of a hundred thousand may take long. */
+function nameFew<T>(items: readonly T[], toName: (item: T) => string): string {
+  const more = items.length - NAMED_MAX;
+  const names = items.slice(0, NAMED_MAX).map(toName);
+  return `${names.join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
 function pathOf(issue: z.core.$ZodIssue): Path {

@@ -192,3 +192,11 @@ test.each<Refusal>([
   else expect([message.slice(0, start.length), message.endsWith(end)]).toEqual([start, true]);
   expect(await tables()).toEqual(before);
 });
+
+test("names few of a hundred thousand unknown properties, and looks up no other", async () => {
+  const lead = Object.assign(leadReport("many"), Object.fromEntries(Array(100_000).entries()));
+  const startedAt = Date.now();
+  const message = await errorOf(Platform.recordLeads({ workspaceId, leads: [lead] }));
+  expect(message).toMatch(/ and 99990 more are unknown$/);
+  expect(Date.now() - startedAt).toBeLessThan(5_000);
+});
