@@ -1,5 +1,4 @@
 import type { AutomationType } from "../contract/enumerations.ts";
-import { isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { type Database, query } from "../db/client.ts";
 import { selectAutomations } from "../records/automations.ts";
@@ -34,9 +33,7 @@ export async function findReferenced(
   references: RecordReference[],
 ): Promise<Known> {
   const idsOf = (kind: RecordReference["kind"]) => [
-    ...new Set(
-      references.flatMap((one) => (one.kind === kind && isId(kind, one.id) ? one.id : [])),
-    ),
+    ...new Set(references.filter((one) => one.kind === kind).map(({ id }) => id)),
   ];
   const found = await query(db, {
     workspaces: selectWorkspaces([workspaceId]),

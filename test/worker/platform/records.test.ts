@@ -249,7 +249,7 @@ test("recordRuns writes no run if one names an unknown, removed or foreign autom
     expect(await errorOf(record(first, runReport("2", other)))).toContain(
       "runs[1].automationId: no such automation in this workspace",
     );
-  for (const other of ["lea_unknown", stranger.leadId, ""])
+  for (const other of ["lea_unknown", stranger.leadId, "", "lea_\0"])
     expect(await errorOf(record(first, { ...first, leadId: other }))).toContain(
       "runs[1].leadId: no such lead in this workspace",
     );
