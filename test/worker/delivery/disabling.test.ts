@@ -166,7 +166,12 @@ describe("a subscription is disabled", () => {
         await sleep(10);
       },
     });
-    const { posts, attempt } = subscriber(() => (posts.length === 1 ? REJECTED : second.promise));
+    const { posts, attempt } = subscriber(async () => {
+      if (posts.length > 1) return second.promise;
+      // Both are in flight when it ends.
+      await sleep(1);
+      return REJECTED;
+    });
     // An outcome is recorded a second later, although another post is in flight.
     const startedAt = Date.now();
     await dispatchOn(DB, () => END + Date.now() - startedAt, [id], attempt);
@@ -185,7 +190,12 @@ describe("a subscription is disabled", () => {
         if (trip === 2) setTimeout(() => second.reject(new Error("no encryption key")), 20);
       },
     });
-    const { posts, attempt } = subscriber(() => (posts.length === 1 ? REJECTED : second.promise));
+    const { posts, attempt } = subscriber(async () => {
+      if (posts.length > 1) return second.promise;
+      // Both are in flight when it ends.
+      await sleep(1);
+      return REJECTED;
+    });
     const startedAt = Date.now();
     await dispatchOn(DB, () => END + Date.now() - startedAt, [id], attempt);
     expect(posts).toHaveLength(2);
