@@ -92,12 +92,23 @@ function sameEmail(address: string): string {
   return address.trim().normalize("NFC").toLowerCase();
 }
 
+/** Whether two texts may contain the same phone number. */
+function isSamePhone(one: string, other: string): boolean {
+  return numbersIn(one).some((number) => numbersIn(other).some((n) => isSameNumber(number, n)));
+}
+
+/** Returns the digits of the text as one number, and of its parts, because a source may join several numbers. */
+function numbersIn(text: string): string[] {
+  const parts = text.split(/[^\p{Nd}\p{Zs}.()+-]+/u).map(digitsOf);
+  return [digitsOf(text), ...parts.filter((digits) => digits.length >= PHONE_DIGITS_MIN)];
+}
+
 /**
  * Whether two phone numbers may be spellings of the same number, with or without country code, trunk zero and
  * extension. Numbers of different countries may count as the same.
  */
-function isSamePhone(one: string, other: string): boolean {
-  const [short, long] = [digitsOf(one), digitsOf(other)].toSorted((a, b) => a.length - b.length);
+function isSameNumber(one: string, other: string): boolean {
+  const [short, long] = [one, other].toSorted((a, b) => a.length - b.length);
   if (short === undefined || long === undefined || short === "") return false;
   if (short === long) return true;
   return short.length >= PHONE_DIGITS_MIN && (long.endsWith(short) || hasTrunkZero(long, short));

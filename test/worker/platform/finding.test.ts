@@ -105,7 +105,7 @@ describe("findLeads", () => {
 
 test("a person is found by another spelling of a phone number, and nobody else", async () => {
   const { workspaceId } = await openWorkspace();
-  // A country code, an optional trunk zero, an extension, a word, and digits of other scripts.
+  // A country code, an optional trunk zero, an extension, a word, several numbers, and digits of other scripts.
   const spellings = [
     ["12 34 56 79", "+45 12 34 56 79"],
     ["02 123 45 67", "+32 2 123 45 67"],
@@ -118,6 +118,8 @@ test("a person is found by another spelling of a phone number, and nobody else",
     ["3615", "36-15"],
     ["01 23 45 67 89 poste 12", "+33 1 23 45 67 89"],
     ["Fixe : 01 98 76 54 32 x12", "+33 1 98 76 54 32"],
+    ["06 11 22 33 44 / 01 55 66 77 88", "+33 6 11 22 33 44"],
+    ["06 22 33 44 55\n01 66 77 88 99", "+33 1 66 77 88 99"],
     ["\uff10\uff17\uff11\uff12\uff13\uff14\uff15\uff16", "07123456"],
     ["\u0660\u0668\u0661\u0662\u0663\u0664\u0665\u0666", "08123456"],
   ] as const;
