@@ -23,6 +23,8 @@ export function openBroker(world: World, name: string, concurrency: number, cons
   /** When all consumers were. */
   const busy: { from: number; to: number }[] = [];
   let sent = 0;
+  /** Messages that are underway, or whose consumers may still run. */
+  let underway = 0;
 
   /** The binding of an isolate. */
   function producer(isolate: Isolate): Queue {
@@ -32,7 +34,7 @@ export function openBroker(world: World, name: string, concurrency: number, cons
           await isolate.step();
           await world.sleep(chance.between(1, 20));
           if (world.isDown("queues")) throw new Error("Queue sendBatch failed: overloaded");
-          if (world.faults && chance.happens(0.05)) {
+          if (world.faults && chance.happens(world.odds.queueRefuses)) {
             // Some of them may have been accepted.
             for (const message of messages) if (chance.happens(0.5)) take(message);
             throw new Error("Queue sendBatch failed: overloaded");
@@ -60,19 +62,24 @@ export function openBroker(world: World, name: string, concurrency: number, cons
   }
 
   function take({ body, delaySeconds = 0 }: MessageSendRequest<unknown>): void {
-    if (world.faults && chance.happens(0.03)) {
+    if (world.faults && chance.happens(world.odds.messageIsLost)) {
       world.note(`${name} loses a message`);
       return;
     }
-    const copies = world.faults && chance.happens(0.03) ? chance.between(2, 20) : 1;
+    const copies =
+      world.faults && chance.happens(world.odds.messageIsDoubled) ? chance.between(2, 20) : 1;
     for (let i = 0; i < copies; i++) {
-      const late = world.faults && chance.happens(0.1) ? chance.between(0, 300_000) : 0;
+      const late =
+        world.faults && chance.happens(world.odds.messageIsLate)
+          ? chance.between(0, world.odds.lateMs)
+          : 0;
       const held = { id: `message-${sent++}`, body, attempts: 0 };
       enqueue(held, delaySeconds * 1000 + late);
     }
   }
 
   function enqueue(held: Held, delayMs: number): void {
+    underway++;
     world.after(delayMs, () => {
       waiting.splice(chance.between(0, waiting.length), 0, held);
       dispatch();
@@ -106,8 +113,8 @@ export function openBroker(world: World, name: string, concurrency: number, cons
       };
       // A batch whose consumer dies comes back after a while or, rarely, never. One that was handed
       // off is gone.
-      const isolate = new Isolate(world, `${name} consumer`, 0.01, () =>
-        close(chance.happens(0.2) ? null : chance.between(1_000, 60_000)),
+      const isolate = new Isolate(world, `${name} consumer`, world.odds.consumerCrashes, () =>
+        close(chance.happens(world.odds.messagesVanish) ? null : chance.between(1_000, 60_000)),
       );
       world.invocations.add(isolate);
       const messages = batch.map((held) => ({
@@ -127,9 +134,19 @@ export function openBroker(world: World, name: string, concurrency: number, cons
           },
         )
         // The runtime gives what continues in the background thirty seconds.
-        .then(() => world.after(30_000, () => isolate.kill()));
+        .then(() =>
+          world.after(30_000, () => {
+            isolate.kill();
+            underway -= batch.length;
+          }),
+        );
     }
   }
 
-  return { producer, saturatedMs };
+  return {
+    producer,
+    saturatedMs,
+    /** Whether no message is underway, and no consumer of an earlier one may still run. */
+    isIdle: () => underway === 0,
+  };
 }

@@ -1,9 +1,12 @@
 import {
+  DELIVERY_COUNTS_KEPT_DAYS,
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
+  EXPIRES_AFTER_MS,
   RETRY_WAITS_SECONDS,
   TELL_AFTER_MS,
 } from "../../../src/contract/limits.ts";
+import { DAY_MS } from "../../../src/contract/time.ts";
 import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "../../support/stored-bodies.ts";
 import type { Post } from "./invariants.ts";
 import type { Store } from "./store.ts";
@@ -44,6 +47,47 @@ export async function checkEnd(store: Store, keys: string, posts: Post[]): Promi
       throw new Violation(`${name} counts ${attempts} attempts, more than were made`);
   }
   checkDisabled(store, posts);
+  checkCounts(store, posts);
+  checkExhausted(store);
+}
+
+/** The daily counts have each recorded attempt once. */
+function checkCounts(store: Store, posts: Post[]): void {
+  const counted = countsOf(store);
+  const recorded = store.rows<{ id: string; made: number }>(
+    "SELECT subscription_id AS id, sum(attempts_made) AS made FROM deliveries GROUP BY 1",
+  );
+  const sent = Map.groupBy(posts, ({ subscriptionId }) => subscriptionId);
+  for (const { id, made } of recorded) {
+    const total = counted.get(id) ?? 0;
+    // Counts are deleted after a month, and with their subscription.
+    const isWhole = store.world.now - store.createdAt < (DELIVERY_COUNTS_KEPT_DAYS - 1) * DAY_MS;
+    const [row] = store.rows("SELECT 1 FROM subscriptions WHERE id = ?", id);
+    if ((isWhole && row && total < made) || total > (sent.get(id)?.length ?? 0))
+      throw new Violation(
+        `${id} has ${total} attempts in its counts, ${made} in its deliveries, and was sent ${sent.get(id)?.length}`,
+      );
+  }
+}
+
+function countsOf(store: Store): Map<string, number> {
+  const rows = store.rows<{ id: string; n: number }>(
+    `SELECT subscription_id AS id, sum(value) AS n FROM delivery_counts, json_each(counts)
+      WHERE key NOT LIKE 'ms %' AND key <> 'responses' GROUP BY 1`,
+  );
+  return new Map(rows.map(({ id, n }) => [id, n]));
+}
+
+/** Nothing is given up before its time. */
+function checkExhausted(store: Store): void {
+  const [early] = store.rows<{ event_id: string; subscription_id: string }>(
+    `SELECT event_id, subscription_id FROM deliveries WHERE state = 'exhausted' AND attempts <= ? AND last_outcome <> 'overflow'
+      AND settled_at < due_at + ?`,
+    RETRY_WAITS_SECONDS.length,
+    EXPIRES_AFTER_MS - 2 * store.world.odds.clockJumpMs,
+  );
+  if (early)
+    throw new Violation(`${early.event_id} ${early.subscription_id} was exhausted too early`);
 }
 
 /**

@@ -1,17 +1,30 @@
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import {
   DISABLE_AFTER_MS,
-  FAILING_SPACING_SECONDS,
   POST_TIMEOUT_MS,
+  RETRY_AFTER_MAX_SECONDS,
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
   SPACED_FROM_EVENTS,
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../src/contract/time.ts";
-import { CONCURRENCY_MAX } from "../../../src/delivery/policy.ts";
 import type { Deployment } from "./deployment.ts";
-import { checkCommit, checkWrites, type Post } from "./invariants.ts";
-import { KINDS, type OfferedEvent, type Response, type Script } from "./subscribers.ts";
+import {
+  checkDisabled,
+  checkHistory,
+  checkOnce,
+  checkRetryAfter,
+  checkSchedule,
+  checkSpacing,
+} from "./endpoint-invariants.ts";
+import { checkCommit, checkWrites } from "./invariants.ts";
+import {
+  KINDS,
+  type OfferedEvent,
+  RETRY_AFTERS,
+  type Response,
+  type Script,
+} from "./subscribers.ts";
 import { Violation } from "./world.ts";
 
 /*
@@ -53,6 +66,10 @@ const SCENARIOS = [
   everything,
   nothing,
   aTypeThatIsRemoved,
+  whatComesWhileItIsBusy,
+  whatIsResent,
+  everythingButAMinute,
+  everythingUntilItMoves,
 ];
 
 /** What a scenario works with. */
@@ -80,8 +97,14 @@ export async function liveWithOneEndpoint(deployment: Deployment, seed: number):
     if (steps > IDLE_STEPS_MAX) throw new Violation("dispatches wake each other, and send nothing");
     return hasEnded;
   });
-  checkSpacing(subscribers.posts, 2 * world.isolateSkewMs);
-  checkWrites(store, subscribers.posts);
+  const { posts, replayedAt, resends } = subscribers;
+  const skewMs = 2 * world.isolateSkewMs;
+  checkSpacing(posts, replayedAt, skewMs);
+  checkRetryAfter(posts, replayedAt, skewMs);
+  checkOnce(posts, resends);
+  checkHistory(store, posts);
+  checkDisabled(store, posts);
+  checkWrites(store, posts);
 }
 
 async function aShare({ world, subscribe, record, pass, expectDelivered }: Stage) {
@@ -288,13 +311,138 @@ async function aTypeThatIsRemoved(stage: Stage) {
   if (left?.n !== 0) throw new Violation(`${left?.n} deliveries of a removed type are pending`);
 }
 
+/** It is busy again and again, and says for how long. */
+async function whatComesWhileItIsBusy(stage: Stage) {
+  const { world, subscribe, record, pass, expectDelivered } = stage;
+  const { chance } = world;
+  const retryAfters = chance.pick([RETRY_AFTERS, RETRY_AFTERS, [chance.pick(RETRY_AFTERS)]]);
+  let isBusy = false;
+  const script: Script = () =>
+    isBusy && chance.happens(0.9)
+      ? { status: chance.pick([429, 503]), retryAfterSeconds: chance.pick(retryAfters) }
+      : 200;
+  await subscribe(script, ["lead.created", "run.completed"]);
+  await record("lead.created", chance.pick([1, 50]));
+  for (let i = 0; i < 60; i++) {
+    isBusy = chance.happens(0.5);
+    await record(chance.pick(["lead.created", "run.completed"]), chance.pick([1, 1, 5, 40]));
+    await pass(chance.pick([1_000, 10_000, MINUTE_MS, 30 * MINUTE_MS]));
+  }
+  isBusy = false;
+  const freeAt = world.now;
+  await pass(RETRY_AFTER_MAX_SECONDS * 1000 + 10 * MINUTE_MS);
+  expectDelivered(() => true, RETRY_AFTER_MAX_SECONDS * 1000 + 5 * MINUTE_MS, freeAt);
+}
+
+/** Somebody resends events by their ids. Each resend is one attempt, at once, whatever failed before. */
+async function whatIsResent(stage: Stage) {
+  const { world, store, posts, subscribe, record, pass, resend, expectDelivered } = stage;
+  const { chance } = world;
+  const response = chance.pick([
+    500,
+    503,
+    "unreachable",
+    { status: 503, retryAfterSeconds: 1_800 },
+  ] as const);
+  let isOut = true;
+  await subscribe(() => (isOut ? response : 200), ["lead.created", "run.completed"]);
+  await record("lead.created", chance.pick([1, 3, 20]));
+  for (let i = 0; i < 40; i++) {
+    await pass(chance.between(1, 20) * MINUTE_MS);
+    if (chance.happens(0.5)) await record(chance.pick(["lead.created", "run.completed"]));
+    if (chance.happens(0.2)) isOut = !isOut;
+    const named = store
+      .rows<{ id: string }>("SELECT id FROM events ORDER BY id")
+      .map(({ id }) => id)
+      .filter(() => chance.happens(0.2))
+      .slice(0, 100);
+    if (named.length === 0 || chance.happens(0.5)) continue;
+    const since = world.now;
+    const count = await resend(named);
+    await pass(80_000);
+    let made = 0;
+    for (const eventId of named) {
+      const own = posts.filter((post) => post.eventId === eventId && post.startedAt >= since);
+      const manual = own.filter(({ isManual }) => isManual).length;
+      made += manual;
+      if (own.length === 0 || manual > 1)
+        throw new Violation(`${eventId} was resent once, and got ${manual} attempts for it`);
+    }
+    if (made !== count)
+      throw new Violation(`${count} deliveries were resent, and ${made} attempts made`);
+  }
+  isOut = false;
+  const endedAt = world.now;
+  await record("lead.created");
+  const pending = store.rows<{ id: string }>(
+    "SELECT event_id AS id FROM deliveries WHERE state = 'pending'",
+  );
+  await resend(pending.map(({ id }) => id));
+  await pass(MINUTE_MS);
+  expectDelivered(() => true, MINUTE_MS, endedAt);
+}
+
+/** It recovers for a minute every few hours. */
+async function everythingButAMinute({ world, subscribe, record, pass }: Stage) {
+  const { chance } = world;
+  const responses = chance.pick([
+    [400, 500],
+    [503, "unreachable"],
+    [500, "timed_out", 503],
+  ] as const);
+  const hours = chance.pick([1, 3, 12, 30]);
+  const isFine = () => world.now % (hours * HOUR_MS) < MINUTE_MS;
+  await subscribe(
+    () => (isFine() ? 200 : chance.pick<Response>(responses)),
+    ["lead.created", "run.completed"],
+  );
+  const days = chance.pick([1, 5]);
+  for (const until = world.now + days * DAY_MS; world.now < until; ) {
+    await record(chance.pick(["lead.created", "run.completed"]), chance.pick([1, 1, 1, 30]));
+    await pass(chance.between(1, 120) * MINUTE_MS);
+  }
+}
+
+/** It is dead, until the subscription gets another URL. Events may be replayed, too. */
+async function everythingUntilItMoves(stage: Stage) {
+  const { world, subscribe, record, pass, moveTo, replay, expectDelivered } = stage;
+  const { chance } = world;
+  const response = chance.pick([
+    500,
+    503,
+    "unreachable",
+    "timed_out",
+    { status: 503, retryAfterSeconds: 1_800 },
+  ] as const);
+  let isOut = true;
+  await subscribe(() => (isOut ? response : 200), ["lead.created", "run.completed"]);
+  const count = chance.pick([1, 3, 30, 400]);
+  await record("run.completed", count);
+  for (let i = 0; i < 20; i++) {
+    await pass(chance.between(1, 40) * MINUTE_MS);
+    await record("lead.created");
+  }
+  await pass(chance.between(0, 20_000));
+  const since = world.now;
+  if (chance.happens(0.5)) await moveTo(() => 200);
+  else {
+    isOut = false;
+    await replay();
+  }
+  await pass(10 * MINUTE_MS);
+  // What is replayed is due in slots of 100 ms.
+  expectDelivered(() => true, 20_000 + (count + 20) * (100 + SENT_WITHIN_MS), since);
+}
+
 function pickRejection({ chance }: Stage["world"]): Response {
   return chance.pick([400, 422, 500]);
 }
 
 /** Opens a workspace whose events one subscription gets. */
-async function openStage({ world, store, subscribers, call, subscribe }: Deployment) {
-  const { posts, withdrawnAt } = subscribers;
+async function openStage(deployment: Deployment) {
+  const { world, store, subscribers, lanes, call, subscribe } = deployment;
+  const isIdle = () => lanes.deliveries.isIdle() && lanes.redeliveries.isIdle();
+  const { posts, withdrawnAt, resends } = subscribers;
   const { workspaceId } = await call("createWorkspace", { name: "Agence", adminEmails: [] });
   let webhookId = "";
   let listed: readonly WebhookEvent[] = [];
@@ -346,6 +494,47 @@ async function openStage({ world, store, subscribers, call, subscribe }: Deploym
     withdrawnAt.set(`${webhookId} ${type}`, world.now);
   }
 
+  /** Sends events again by their ids. @returns how many. */
+  async function resend(eventIds: string[]): Promise<number> {
+    for (const id of eventIds) resends.set(id, (resends.get(id) ?? 0) + 1);
+    const { count } = await call("redeliver", { webhookId, eventIds });
+    return count as never;
+  }
+
+  /** Replays all events that have not been delivered. */
+  async function replay(): Promise<void> {
+    const since = new Date(world.now - 20 * DAY_MS).toISOString();
+    const states = ["exhausted", "cancelled", "missed", "retrying"];
+    subscribers.replayedAt.push(world.now);
+    for (let cursor: string | null = null; ; ) {
+      const more: Record<string, never> = await call("redeliver", {
+        webhookId,
+        since,
+        states,
+        cursor,
+      });
+      cursor = more.nextCursor as unknown as string | null;
+      if (cursor === null) return;
+    }
+  }
+
+  /** Gives the subscription another endpoint, which follows a script. */
+  async function moveTo(script: Script): Promise<void> {
+    const [row] = store.rows<{ url: string }>("SELECT url FROM subscriptions");
+    await call("updateWebhook", { webhookId, url: `https://${subscribers.openScripted(script)}/` });
+    withdrawnAt.set(`${webhookId} ${row?.url}`, world.now);
+  }
+
+  /** Lets time pass. Afterwards, no sweep may be needed: what is pending has a message underway. */
+  async function pass(ms: number): Promise<void> {
+    await world.sleep(ms);
+    if (world.now - store.lastCommitAt < MINUTE_MS || !isIdle()) return;
+    const [left] = store.rows<{ event_id: string }>(
+      "SELECT event_id FROM deliveries WHERE state = 'pending'",
+    );
+    if (left) throw new Violation(`${left.event_id} is pending, and no message is underway`);
+  }
+
   /**
    * Each event that the endpoint accepts was delivered within this time, from when it was recorded, or from `since`.
    */
@@ -376,69 +565,11 @@ async function openStage({ world, store, subscribers, call, subscribe }: Deploym
     posts,
     subscribe: open,
     record,
-    pass: (ms: number) => world.sleep(ms),
+    pass,
+    resend,
+    replay,
+    moveTo,
     unlist,
     expectDelivered,
   };
-}
-
-/**
- * While an endpoint fails, requests are spaced, and made one at a time. Up to five that were in flight when this
- * began count for the streak, but not for the spacing.
- *
- * @param skewMs how far the clocks of two dispatches may differ.
- */
-function checkSpacing(posts: readonly Post[], skewMs: number): void {
-  const ended = posts.toSorted((a, b) => (a.endedAt ?? 0) - (b.endedAt ?? 0));
-  const failed = new Set<string>();
-  let lastAt = 0;
-  let next = 0;
-  for (const { startedAt } of posts) {
-    for (; (ended[next]?.endedAt ?? Number.POSITIVE_INFINITY) <= startedAt; next++) {
-      const { acknowledged, eventId, endedAt } = ended[next] as Post;
-      if (acknowledged) failed.clear();
-      else failed.add(eventId);
-      lastAt = endedAt ?? 0;
-    }
-    const step = failed.size - SPACED_FROM_EVENTS - (CONCURRENCY_MAX - 1);
-    if (step < 0) continue;
-    const spacingMs =
-      1000 * (FAILING_SPACING_SECONDS[step] ?? (FAILING_SPACING_SECONDS.at(-1) as number));
-    if (startedAt - lastAt < spacingMs - skewMs)
-      throw new Violation(
-        `a post started ${startedAt - lastAt} ms after ${failed.size} events failed`,
-      );
-    if (
-      posts.some((other) => other.startedAt < startedAt && (other.endedAt ?? startedAt) > startedAt)
-    )
-      throw new Violation(`two posts are under way after ${failed.size} events failed`);
-  }
-}
-
-/**
- * The attempts at an event that always fails come when its retry schedule says. One may come early, and does not
- * count: the first success after its first failure ends a streak, and makes it due at once.
- *
- * @param posts those of the event.
- * @param skewMs how far the clocks of two dispatches may differ.
- */
-function checkSchedule(posts: readonly Post[], skewMs: number): void {
-  let dueAt = 0;
-  let counted = 0;
-  let early = 0;
-  for (const { startedAt, endedAt } of posts) {
-    if (startedAt < dueAt - skewMs) {
-      early++;
-      continue;
-    }
-    const waitMs = (RETRY_WAITS_SECONDS[counted - 1] ?? 0) * 1000;
-    if (counted > 0 && startedAt > dueAt + waitMs * RETRY_JITTER + TOLERANCE_MS)
-      throw new Violation(`attempt ${counted + 1} came ${startedAt - dueAt} ms after it was due`);
-    dueAt = (endedAt ?? startedAt) + (RETRY_WAITS_SECONDS[counted] ?? 0) * 1000;
-    counted++;
-  }
-  if (counted !== RETRY_WAITS_SECONDS.length + 1 || early > 1)
-    throw new Violation(
-      `an event got ${counted} attempts on its schedule, and ${early} early ones`,
-    );
 }

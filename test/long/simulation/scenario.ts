@@ -48,7 +48,7 @@ export interface SimulationResult {
 
 /**
  * Simulates one world. Every third has one endpoint, and no fault but what it rejects. The others have some hours
- * of work and faults, then days in which everything must settle.
+ * of work and faults, then days in which everything must settle. Every seventh of these is harsh.
  */
 export async function simulate(seed: number, worker: LoadedWorker): Promise<SimulationResult> {
   const world = new World(seed);

@@ -53,14 +53,18 @@ export class Store {
   readonly injected = new Set<Fault>();
   /** How many transactions have written anything. */
   commits = 0;
+  /** When the last of them was committed, in true time. */
+  lastCommitAt = 0;
   /** Called at the very moment when a write of records, or of what is owed, has been committed. */
   onCommit: () => void = () => {};
   readonly #statements = new Map<DatabaseSync, Map<string, Prepared>>();
 
   readonly world: World;
+  readonly createdAt: number;
 
   constructor(world: World, count: number) {
     this.world = world;
+    this.createdAt = world.now;
     this.names = Array.from({ length: count }, (_, i) => (i === 0 ? "DB" : `DB_${i + 1}`));
     const store = stores++;
     const uris = this.names.map((name) =>
@@ -173,7 +177,9 @@ export class Store {
    * recording overtakes them.
    */
   #delayMs({ name }: Isolate): number {
-    const { chance } = this.world;
+    const { chance, odds, faults } = this.world;
+    if (faults && odds.d1IsSlow > 0 && chance.happens(odds.d1IsSlow))
+      return chance.between(1_000, 30_000);
     const isSlow = name.startsWith("platform") && chance.happens(0.1);
     return isSlow ? chance.between(300, SLOW_REPLY_MS) : chance.between(1, 40);
   }
@@ -187,7 +193,7 @@ export class Store {
 
   #mayFail(faults: readonly Fault[]): void {
     const { chance } = this.world;
-    if (!this.world.faults || !chance.happens(0.02)) return;
+    if (!this.world.faults || !chance.happens(this.world.odds.d1Fails)) return;
     const fault = chance.pick(faults);
     this.injected.add(fault);
     throw toError(fault);
@@ -201,7 +207,10 @@ export class Store {
       const results = prepared.map((one, i) => execute(one, bound[i]?.parameters as Values));
       control("COMMIT");
       const written = prepared.filter((_, i) => (results[i]?.meta.changes ?? 0) > 0);
-      if (written.length > 0) this.commits++;
+      if (written.length > 0) {
+        this.commits++;
+        this.lastCommitAt = this.world.now;
+      }
       if (written.some(({ changesOwed }) => changesOwed)) this.onCommit();
       return results;
     } catch (error) {

@@ -1,5 +1,6 @@
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
+import { PRIORITY } from "../../../src/db/schema.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
 import type { PreparedDelivery, Target } from "../../../src/delivery/sender.ts";
 import { checkPost, type Post } from "./invariants.ts";
@@ -13,10 +14,16 @@ export const BEHAVIOURS = [
   ...(["fine", "slow", "flaky", "poisoned", "error", "hang"] as const),
   ...(["unreachable", "stall", "overloaded", "choosy", "picky", "importing"] as const),
 ];
+/** How servers also behave in harsh worlds. */
+const HARSH_BEHAVIOURS = [...BEHAVIOURS, "fickle", "busy", "typed"] as const;
 const STAYS: readonly Behaviour[] = ["slow", "choosy", "picky", "importing"];
 /** Those who reject some events at once and accept others. */
-const CHOOSY: readonly Behaviour[] = ["choosy", "picky", "importing", "poisoned"];
-export type Behaviour = (typeof BEHAVIOURS)[number];
+const CHOOSY: readonly Behaviour[] = ["choosy", "picky", "importing", "poisoned", "typed"];
+export type Behaviour = (typeof HARSH_BEHAVIOURS)[number];
+/** A fickle server accepts for one minute in so many. */
+const FICKLE_MINUTES = 150;
+/** In seconds; the longest that counts is half an hour. */
+export const RETRY_AFTERS = [null, 0, 1, 59, 600, 1_800, 1_801, 86_400, 1e9];
 const CHOICES = ["choosy", "picky", "importing"] as const;
 type Choice = (typeof CHOICES)[number];
 
@@ -29,7 +36,12 @@ export interface OfferedEvent {
 }
 
 /** How an endpoint responds: with a status at once, not at all, or not in time. */
-export type Response = number | "unreachable" | "timed_out";
+export type Response = number | "unreachable" | "timed_out" | BusyResponse;
+/** 429 or 503 with `Retry-After`. */
+interface BusyResponse {
+  status: number;
+  retryAfterSeconds: number | null;
+}
 /** What an endpoint does that follows a script: its response to each event. */
 export type Script = (event: OfferedEvent) => Response;
 
@@ -40,10 +52,14 @@ export function openSubscribers(world: World, store: Store) {
   const { chance } = world;
   const posts: Post[] = [];
   /**
-   * When subscriptions were withdrawn, and event types (`id type`) that were removed from one, and the call that
-   * did it had returned.
+   * When subscriptions were withdrawn, and event types and URLs (`id type`, `id URL`) that were removed from one, and the
+   * call that did it had returned.
    */
   const withdrawnAt = new Map<string, number>();
+  /** When replays of ranges were requested, in worlds with one endpoint. */
+  const replayedAt: number[] = [];
+  /** How often each event was resent by its id, in such worlds. */
+  const resends = new Map<string, number>();
   const behaviours = new Map<string, Behaviour>();
   const scripts = new Map<string, Script>();
   /** Servers that were choosy once. */
@@ -58,6 +74,16 @@ export function openSubscribers(world: World, store: Store) {
     const host = `subscriber-${behaviours.size}.example`;
     behave(host, behaviour);
     return host;
+  }
+
+  /** How a server may behave in this world. */
+  function pickBehaviour(): Behaviour {
+    return chance.pick(world.isHarsh ? HARSH_BEHAVIOURS : BEHAVIOURS);
+  }
+
+  /** Picks the host of a server. */
+  function pickHost(): string {
+    return chance.pick([...behaviours.keys()]);
   }
 
   /** Opens a server that follows a script. @returns its host. */
@@ -110,13 +136,16 @@ export function openSubscribers(world: World, store: Store) {
     }
     if (behaviour === "importing")
       return (store.committedAt.get(eventId) ?? 0) < (acceptsSince.get(host) ?? 0);
+    return isOfRejectedType(host, eventId);
+  }
+
+  function isOfRejectedType(host: string, eventId: string): boolean {
     const [event] = store.rows<{ type: string }>("SELECT type FROM events WHERE id = ?", eventId);
     return event?.type === KINDS[Number(/\d+/.exec(host)) % KINDS.length];
   }
 
   function changeWeather(): void {
-    for (const host of behaviours.keys())
-      if (chance.happens(0.5)) behave(host, chance.pick(BEHAVIOURS));
+    for (const host of behaviours.keys()) if (chance.happens(0.5)) behave(host, pickBehaviour());
     world.note(`subscribers are now ${[...behaviours.values()]}`);
   }
 
@@ -144,11 +173,14 @@ export function openSubscribers(world: World, store: Store) {
     const post: Post = {
       eventId,
       subscriptionId,
+      url: target.url,
       body,
       isolate,
       startedAt: world.now,
       endedAt: null,
       acknowledged: false,
+      isManual: delivery.priority === PRIORITY.manual,
+      outcome: null,
     };
     world.guard(() => checkPost(store, post, posts, withdrawnAt));
     posts.push(post);
@@ -156,6 +188,7 @@ export function openSubscribers(world: World, store: Store) {
     const script = scripts.get(host);
     const outcome = script ? await follow(script, eventId) : await answer(host, behaviour, eventId);
     post.endedAt = world.now;
+    post.outcome = outcome;
     post.acknowledged = outcome.kind === "answered" && outcome.status < 300;
     world.note(`post ${eventId} to ${subscriptionId} (${behaviour}): ${JSON.stringify(outcome)}`);
     await isolate.step();
@@ -173,6 +206,7 @@ export function openSubscribers(world: World, store: Store) {
     await world.sleep(response === "timed_out" ? POST_TIMEOUT_MS : chance.between(5, 500));
     if (response === "timed_out") return { kind: "timed_out" };
     if (response === "unreachable") return { kind: "unreachable", status: null };
+    if (typeof response === "object") return { kind: "answered", ...response };
     return { kind: "answered", status: response, retryAfterSeconds: null };
   }
 
@@ -201,6 +235,17 @@ export function openSubscribers(world: World, store: Store) {
         return answered(chance.pick([301, 400, 404, 410, 500, 503]));
       case "overloaded":
         return answered(chance.pick([429, 503]), chance.between(0, 100_000));
+      case "fickle":
+        if (Math.floor(world.now / 60_000) % FICKLE_MINUTES === 0) return answered(200);
+        if (chance.happens(0.3)) return { kind: "unreachable", status: null };
+        return answered(chance.pick([400, 500, 503]));
+      case "busy":
+        return answered(chance.pick([429, 503]), chance.pick(RETRY_AFTERS));
+      case "typed":
+        if (!isOfRejectedType(host, eventId)) return answered(200);
+        if (chance.happens(0.3)) await world.sleep(10_000);
+        else return answered(chance.pick([429, 500, 503]), chance.pick(RETRY_AFTERS));
+        return { kind: "timed_out" };
       case "unreachable":
         return { kind: "unreachable", status: null };
       case "hang":
@@ -216,9 +261,13 @@ export function openSubscribers(world: World, store: Store) {
   return {
     posts,
     withdrawnAt,
+    replayedAt,
+    resends,
     /** How many there are. */
     count: () => behaviours.size,
     open,
+    pickBehaviour,
+    pickHost,
     openScripted,
     isFine,
     isChoosy,

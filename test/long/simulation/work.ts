@@ -1,5 +1,5 @@
 import type { Deployment } from "./deployment.ts";
-import { BEHAVIOURS, KINDS } from "./subscribers.ts";
+import { KINDS } from "./subscribers.ts";
 import { Violation } from "./world.ts";
 
 const MINUTE_MS = 60_000;
@@ -49,9 +49,10 @@ export function openWork(deployment: Deployment) {
 
   async function subscribe(
     workspaceId = chance.pick(workspaces),
-    behaviour = chance.pick(BEHAVIOURS),
+    behaviour = subscribers.pickBehaviour(),
   ): Promise<void> {
-    const host = subscribers.open(behaviour);
+    const isShared = world.isHarsh && subscribers.count() > 0 && chance.happens(0.3);
+    const host = isShared ? subscribers.pickHost() : subscribers.open(behaviour);
     const events = KINDS.filter(() => chance.happens(0.7));
     await deployment.subscribe(workspaceId, host, events);
   }
@@ -85,7 +86,86 @@ export function openWork(deployment: Deployment) {
     [2, disaster],
     [3, enableLater],
   ];
+  if (world.isHarsh) happenings.push(...harshHappenings());
   const draw = happenings.flatMap(([share, happen]) => Array<typeof happen>(share).fill(happen));
+
+  /** What also happens in harsh worlds. */
+  function harshHappenings(): typeof happenings {
+    return [
+      [8, changeUrl],
+      [8, flip],
+      [3, rush],
+      [2, burst],
+      [8, resendFailing],
+      [4, redeliver],
+      [4, () => world.sleep(chance.between(1, 12) * HOUR_MS)],
+      [3, disaster],
+      [3, removeAutomations],
+    ];
+  }
+
+  /** A subscription gets another URL, perhaps during requests to the former one. */
+  async function changeUrl(workspaceId: string): Promise<void> {
+    const webhookId = someSubscription(workspaceId);
+    if (!webhookId) return;
+    const isKnown = chance.happens(0.5);
+    const host = isKnown ? subscribers.pickHost() : subscribers.open(subscribers.pickBehaviour());
+    if (chance.happens(0.5)) await recordLeads(workspaceId, 20);
+    const url = `https://${host}/`;
+    const [row] = store.rows<{ url: string }>(
+      "SELECT url FROM subscriptions WHERE id = ?",
+      webhookId,
+    );
+    subscribers.withdrawnAt.delete(`${webhookId} ${url}`);
+    await call("updateWebhook", { webhookId, url });
+    if (row && row.url !== url) subscribers.withdrawnAt.set(`${webhookId} ${row.url}`, world.now);
+  }
+
+  /** A subscription is disabled and enabled in quick succession. */
+  async function flip(workspaceId: string): Promise<void> {
+    const webhookId = someSubscription(workspaceId);
+    if (!webhookId) return;
+    for (let i = chance.between(1, 5); i > 0; i--) {
+      if (chance.happens(0.5)) await recordLeads(workspaceId);
+      const since = chance.happens(0.5) ? { redeliverSince: earlier() } : {};
+      await call("disableWebhook", { webhookId });
+      subscribers.withdrawnAt.set(webhookId, world.now);
+      await world.sleep(chance.pick([0, 500, 3_000, 30_000]));
+      subscribers.withdrawnAt.delete(webhookId);
+      await call("enableWebhook", { webhookId, ...since });
+      await world.sleep(chance.pick([0, 500, 3_000, 30_000]));
+    }
+  }
+
+  /** Events in quick succession, for minutes. */
+  async function rush(workspaceId: string): Promise<void> {
+    for (let i = chance.between(20, 120); i > 0; i--) {
+      await recordLeads(workspaceId, 1);
+      await world.sleep(chance.between(0, 3_000));
+    }
+  }
+
+  async function burst(workspaceId: string): Promise<void> {
+    for (let i = chance.between(1, 3); i > 0; i--) await recordLeads(workspaceId, 100);
+  }
+
+  /** Events that a subscription waits for are resent by hand, perhaps again and again. */
+  async function resendFailing(): Promise<void> {
+    const [failing] = store.rows<{ id: string; events: string }>(
+      `SELECT s.id, (SELECT json_group_array(event_id) FROM deliveries d WHERE d.subscription_id = s.id AND d.state = 'pending') AS events
+        FROM subscriptions s JOIN workspaces w ON w.id = s.workspace_id WHERE w.access_granted AND s.deleted_at IS NULL AND s.disabled_at IS NULL
+        AND s.streak IS NOT NULL ORDER BY s.failures DESC`,
+    );
+    const eventIds = failing ? (JSON.parse(failing.events) as string[]).slice(0, 100) : [];
+    if (!failing || eventIds.length === 0) return;
+    for (let i = chance.between(1, 4); i > 0; i--) {
+      await call("redeliver", { webhookId: failing.id, eventIds }).catch((error) => {
+        if (!/is disabled|no such (subscription|event)|minute of resends/.test(String(error)))
+          throw error;
+      });
+      await world.sleep(chance.pick([0, 2_000, 60_000]));
+    }
+  }
 
   /** Deletes a slow subscription while it gets many posts, one after another. */
   async function unsubscribeBusy(workspaceId: string): Promise<void> {
@@ -329,7 +409,7 @@ export function openWork(deployment: Deployment) {
   }
 
   function jumpClock(): void {
-    world.skew(chance.between(-10 * MINUTE_MS, 10 * MINUTE_MS));
+    world.skew(chance.between(-world.odds.clockJumpMs, world.odds.clockJumpMs));
   }
 
   return { happen, recordEverywhere };

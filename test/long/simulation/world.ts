@@ -9,6 +9,26 @@ const realImmediate = setImmediate;
 /** How far the clock of the isolate whose code runs is off from the other machines'. */
 const clock = new AsyncLocalStorage<number>();
 
+/** How much fails, as probabilities and times in milliseconds. */
+const USUAL = {
+  /** A request to D1 fails before its commit, or its reply is lost. */
+  d1Fails: 0.02,
+  /** A request to D1 takes up to half a minute. */
+  d1IsSlow: 0,
+  /** A consumer crashes at a step. */
+  consumerCrashes: 0.01,
+  /** The messages of a crashed consumer never come back. */
+  messagesVanish: 0.2,
+  queueRefuses: 0.05,
+  messageIsLost: 0.03,
+  messageIsDoubled: 0.03,
+  messageIsLate: 0.1,
+  /** How late it is at most. */
+  lateMs: 300_000,
+  /** How far the clocks jump at most. */
+  clockJumpMs: 600_000,
+};
+
 /** A violated invariant, which ends a world. */
 export class Violation extends Error {}
 
@@ -40,9 +60,32 @@ export class World {
   /** What ends this world. */
   #failure: unknown = null;
 
+  /** Whether more fails and changes than usual. Every seventh world is harsh. */
+  readonly isHarsh: boolean;
+  readonly odds: Readonly<typeof USUAL>;
+
   constructor(seed: number) {
     this.chance = new Chance(seed);
     this.isolateSkewMs = this.chance.pick([0, 20, 1_000]);
+    this.isHarsh = seed % 7 === 0;
+    this.odds = this.isHarsh ? this.#pickOdds() : USUAL;
+  }
+
+  #pickOdds(): typeof USUAL {
+    const { chance } = this;
+    return {
+      d1Fails: chance.pick([0.02, 0.05, 0.1]),
+      d1IsSlow: 0.02,
+      consumerCrashes: chance.pick([0.01, 0.03, 0.08]),
+      messagesVanish: chance.pick([0, 0.2, 1]),
+      queueRefuses: chance.pick([0, 0.05, 0.4]),
+      messageIsLost: chance.pick([0, 0.03, 0.3]),
+      // Any more, and a failed dispatch would leave more messages than it consumes.
+      messageIsDoubled: chance.pick([0.03, 0.05]),
+      messageIsLate: chance.pick([0.1, 0.5]),
+      lateMs: chance.pick([300_000, 3 * 3_600_000]),
+      clockJumpMs: chance.pick([600_000, 3_600_000]),
+    };
   }
 
   /** Sets the machines' clocks. */
