@@ -7,7 +7,7 @@ import { type Database, prepared, query, readAs, type Statements } from "../db/c
 import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
 import { isWritable } from "../workspaces/write-lock.ts";
 import type { WakeUp } from "./messages.ts";
-import { queueOf, REJECTED_AFTER_MS } from "./policy.ts";
+import { queueOf } from "./policy.ts";
 
 /*
  * When pending deliveries are sent, in SQL, and whom to wake for them: the subscriptions of a workspace, at the end of a
@@ -48,17 +48,16 @@ export const IS_IN_LINE = sql`${deliveries.subscriptionId} = ${subscriptions.id}
   AND ${deliveries.type} = line.value->>0 AND ${deliveries.priority} = line.value->>1`;
 
 /**
- * SQL expressions: the order in which deliveries are claimed while requests are not spaced. Event types that have been
- * rejected for `REJECTED_AFTER_MS` come last. Otherwise, an endpoint that answers them with a long `Retry-After` would get
- * a single accepted event between two waits, and the other events would fall behind.
+ * SQL expressions: the order in which deliveries are claimed while requests are not spaced. Event types that yield
+ * (`noteTypeOutcome` in policy.ts) come last.
  *
  * @param head the alias of the deliveries, in a query with `subscriptions` and the placeholder `now`.
  */
 export function claimOrder(head: string): SQL {
   const column = (name: string) => sql.raw(`${head}.${name}`);
-  const rejectedSince = sql`${subscriptions.rejections} -> ${column("type")} ->> 'since'`;
+  const yieldsUntil = sql`${subscriptions.rejections} -> ${column("type")} ->> 'yieldsUntil'`;
   return sql`${column("priority")} <> ${MANUAL},
-    coalesce(${rejectedSince} <= ${sql.placeholder("now")} - ${sql.raw(`${REJECTED_AFTER_MS}`)}, 0),
+    coalesce(${yieldsUntil} > ${sql.placeholder("now")}, 0),
     ${column("priority")}, ${column("due_at")}, ${column("event_id")}`;
 }
 

@@ -267,14 +267,9 @@ function halved(concurrency: number): number {
 }
 
 /**
- * How long an event type must have been rejected before the others come first. Until then, it may have failed by chance.
- */
-export const REJECTED_AFTER_MS = 300_000;
-
-/**
  * Chooses the delivery to send next while requests are spaced. A type that is accepted must not wait for one that is
- * rejected, so types take turns, and the turns of one that has been rejected for `REJECTED_AFTER_MS` come after those of
- * the others. The newest event finds out whether the endpoint accepts again; the oldest ones work off a backlog.
+ * rejected, so types take turns, and the turns of one that yields (`yieldsUntil`) come after those of the others. The
+ * newest event finds out whether the endpoint accepts again; the oldest ones work off a backlog.
  *
  * @param heads due deliveries: for each event type and priority the one that is due first, and for each type the
  *   untried one that is due last.
@@ -287,12 +282,9 @@ export function chooseNext<D extends PendingDelivery>(
   const byDueTime = heads.toSorted((a, b) => a.dueAt - b.dueAt || compare(a.eventId, b.eventId));
   const manual = byDueTime.find(({ priority }) => priority === PRIORITY.manual);
   if (manual || now < blockedUntil) return manual;
-  const isRejected = ({ type }: D) =>
-    Number((rejections[type]?.since ?? now) <= now - REJECTED_AFTER_MS);
+  const yields = ({ type }: D) => Number((rejections[type]?.yieldsUntil ?? 0) > now);
   const lastTurn = ({ type }: D) => streak?.turns[type]?.at ?? 0;
-  const [first] = byDueTime.toSorted(
-    (a, b) => isRejected(a) - isRejected(b) || lastTurn(a) - lastTurn(b),
-  );
+  const [first] = byDueTime.toSorted((a, b) => yields(a) - yields(b) || lastTurn(a) - lastTurn(b));
   const ofType = byDueTime.filter(({ type }) => type === first?.type);
   const untried = ofType.filter(({ priority }) => priority === PRIORITY.untried);
   const isOldestNext = first && streak?.turns[first.type]?.isOldestNext;
@@ -355,19 +347,33 @@ function priorityAfterFailure({ streak }: Pace, { delivery, outcome }: Attempt):
   return hasFailedOnlyInStreak ? PRIORITY.inStreak : PRIORITY.scheduled;
 }
 
-/** Returns the record of each event type after one more attempt. */
-export function noteTypeOutcome(known: TypeOutcomes, attempt: Attempt<Outcome>): TypeOutcomes {
-  const { delivery, outcome, endedAt } = attempt;
+/**
+ * Returns the record of each event type after one more attempt, which has changed the pace from `before` to `after`.
+ *
+ * A failure that makes other event types wait is followed by as long a time in which they come first. Otherwise, an
+ * endpoint that answers one type with a long `Retry-After`, or lets it time out, would get a single event of another type
+ * between two waits. The time ends, so that a type which is accepted again does not wait for the backlog of another one.
+ */
+export function noteTypeOutcome(
+  known: TypeOutcomes,
+  attempt: Attempt<Outcome>,
+  before: Pick<Pace, "blockedUntil">,
+  after: Pick<Pace, "blockedUntil">,
+): TypeOutcomes {
+  const { delivery, outcome, startedAt, endedAt } = attempt;
   const { type, priority } = delivery;
   if (succeeded(outcome)) {
     const { [type]: _, ...rejections } = known.rejections;
     return { rejections, acceptedTypes: [...new Set([...known.acceptedTypes, type])].toSorted() };
   }
   if (priority === PRIORITY.manual) return known;
+  const { since = endedAt, yieldsUntil = 0 } = known.rejections[type] ?? {};
+  const heldUntil = after.blockedUntil > before.blockedUntil ? after.blockedUntil : endedAt;
   const rejection = {
-    since: known.rejections[type]?.since ?? endedAt,
+    since,
     outcome: outcome.kind,
     status: statusOf(outcome),
+    yieldsUntil: Math.max(yieldsUntil, heldUntil + (heldUntil - startedAt)),
   };
   return {
     rejections: { ...known.rejections, [type]: rejection },

@@ -410,8 +410,9 @@ export class DeliverySession {
 
   /** Adjusts the pace and the record of the event type. */
   #learnFrom(attempt: Attempt<Outcome>): void {
-    this.#types = noteTypeOutcome(this.#types, attempt);
-    this.#setPace(adjustPace(this.#pace, attempt));
+    const pace = adjustPace(this.#pace, attempt);
+    this.#types = noteTypeOutcome(this.#types, attempt, this.#pace, pace);
+    this.#setPace(pace);
     const listed = this.#subscription?.events ?? [];
     if (succeeded(attempt.outcome)) this.#isDead = false;
     else if (isDead(this.#pace, this.#types, attempt, listed)) this.#isDead = true;

@@ -3,7 +3,7 @@ import { TELL_AFTER_MS } from "../contract/limits.ts";
 import type { Rejection, Rejections } from "../db/schema.ts";
 
 /** An event type that a subscription rejects although it accepts others. */
-export interface RejectedType extends Rejection {
+export interface RejectedType extends Pick<Rejection, "since" | "outcome" | "status"> {
   type: WebhookEvent;
 }
 
@@ -22,8 +22,9 @@ export function rejectedTypes({ rejections, failingSince, events }: Rejecting): 
   return events.flatMap((type) => {
     const rejection = rejections[type];
     if (!rejection) return [];
-    const acceptsOthers = failingSince === null || failingSince > rejection.since;
-    return acceptsOthers ? [{ type, ...rejection }] : [];
+    const { since, outcome, status } = rejection;
+    const acceptsOthers = failingSince === null || failingSince > since;
+    return acceptsOthers ? [{ type, since, outcome, status }] : [];
   });
 }
 

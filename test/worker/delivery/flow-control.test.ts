@@ -14,7 +14,7 @@ import { commit, openDatabase } from "../../../src/db/client.ts";
 import { automations, PRIORITY, type Priority, workspaces } from "../../../src/db/schema.ts";
 import { exhaustOverflow } from "../../../src/delivery/cancellation.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
-import { CONCURRENCY_MAX, REJECTED_AFTER_MS } from "../../../src/delivery/policy.ts";
+import { CONCURRENCY_MAX } from "../../../src/delivery/policy.ts";
 import { UnreadableEvent } from "../../../src/events/bodies.ts";
 import { announce, draftEvent } from "../../../src/events/outbox.ts";
 import { cleanUpAutomations } from "../../../src/records/removals.ts";
@@ -55,10 +55,10 @@ const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 const REJECTED = answered(400);
 
-/** The record of runs that have been rejected for an hour. */
-const RUNS_REJECTED = {
-  "run.completed": { since: NOW - HOUR_MS, outcome: "answered", status: 429 },
-};
+/** The record of runs that are rejected, and come after other events until a time. */
+const runsYield = (yieldsUntil: number) => ({
+  "run.completed": { since: NOW - HOUR_MS, outcome: "answered", status: 429, yieldsUntil },
+});
 
 /** The reference of the automation that `subscribedToBoth` records. */
 const REFERENCE = "default";
@@ -138,7 +138,6 @@ describe("pending deliveries of a subscription", () => {
   ])("of one event type wait once, and no longer, for another that %s", async (...row) => {
     const [, outcome, waitMs] = row;
     const { id, workspaceId } = await subscribedToBoth();
-    await setSubscription(id, { rejections: RUNS_REJECTED });
     const clock = { now: NOW };
     const { attempt } = subscriber(({ type }) => {
       if (type === "lead.created") return OK;
@@ -161,7 +160,7 @@ describe("pending deliveries of a subscription", () => {
     await announceLeads(workspaceId, 1, NOW);
     await setDeliveries(id, { priority: PRIORITY.scheduled, attempts: 1, lastAt: NOW });
     await announceRuns(workspaceId, 1, NOW);
-    await setSubscription(id, { rejections: RUNS_REJECTED });
+    await setSubscription(id, { rejections: runsYield(NOW + 1) });
     const { attempt } = subscriber(({ type }) =>
       type === "run.completed" ? answered(429, RETRY_AFTER_MAX_SECONDS) : OK,
     );
@@ -170,14 +169,13 @@ describe("pending deliveries of a subscription", () => {
   });
 
   test.each<[WebhookEvent, number]>([
-    ["run.completed", REJECTED_AFTER_MS - 1],
-    ["lead.created", REJECTED_AFTER_MS],
-  ])("begin with %s if older runs have been rejected for %i ms", async (type, ms) => {
+    ["run.completed", 0],
+    ["lead.created", 1],
+  ])("begin with %s if older runs yield for %i ms more", async (type, ms) => {
     const { id, workspaceId } = await subscribedToBoth();
     await announceRuns(workspaceId, 1, NOW - 1);
     await announceLeads(workspaceId, 1, NOW);
-    const rejected = { since: NOW - ms, outcome: "answered", status: 400 };
-    await setSubscription(id, { rejections: { "run.completed": rejected } });
+    await setSubscription(id, { rejections: runsYield(NOW + ms) });
     const types: WebhookEvent[] = [];
     await dispatchAt(NOW, [id], async (delivery) => {
       types.push(delivery.type);
@@ -189,8 +187,8 @@ describe("pending deliveries of a subscription", () => {
   test("of an accepted event type come first after the wait that another has begun", async () => {
     const { id, workspaceId } = await subscribedToBoth();
     await setSubscription(id, { concurrency: 2 });
+    await announceLeads(workspaceId, 1, NOW - 1);
     await announceRuns(workspaceId, 1, NOW);
-    await announceLeads(workspaceId, 1, NOW);
     const rejected = Promise.withResolvers<void>();
     await dispatchAt(NOW, [id], async ({ type }) => {
       // The success is of a request that was in flight when the wait began, so it ends the streak, but not the wait.
@@ -210,6 +208,30 @@ describe("pending deliveries of a subscription", () => {
       return type === "lead.created" ? OK : answered(429, RETRY_AFTER_MAX_SECONDS);
     });
     expect(types[0]).toBe("lead.created");
+  });
+
+  test("of an event type that is accepted again do not wait for the backlog of another", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    const clock = { now: NOW };
+    let isDown = true;
+    const { attempt } = subscriber(() => {
+      clock.now += 3_000;
+      return isDown ? { kind: "unreachable", status: null } : OK;
+    });
+    await announceRuns(workspaceId, 150, NOW);
+    await announceLeads(workspaceId, 150, NOW);
+    await workUntil(clock, id, NOW + 3 * MINUTE_MS, attempt);
+    expect(Object.keys((await subscriptionRow(id)).rejections)).toHaveLength(2);
+    isDown = false;
+    await workUntil(clock, id, NOW + HOUR_MS, attempt);
+    const settled = (await deliveriesTo(id)).toSorted(
+      (a, b) => Number(a.settledAt) - Number(b.settledAt),
+    );
+    expect(settled.every(({ state }) => state === "delivered")).toBe(true);
+    // All of them take a quarter of an hour.
+    const types = settled.map(({ type }) => type);
+    for (const type of ["lead.created", "run.completed"] as const)
+      expect(types.indexOf(type)).toBeLessThan(100);
   });
 
   test("of one event type that are rejected leave every second turn to an accepted one", async () => {

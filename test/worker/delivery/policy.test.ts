@@ -25,7 +25,6 @@ import {
   type Pace,
   type PendingDelivery,
   queueOf,
-  REJECTED_AFTER_MS,
   reschedule,
   SLOW_RESPONSE_MS,
   type TypeOutcomes,
@@ -468,18 +467,21 @@ describe("the next delivery while requests are spaced", () => {
     expect(chooseNext(withTurns(turns), [old, young, failed, run], NOW)).toBe(run);
   });
 
-  test("is of an event type that has been rejected for five minutes only if no other is due", () => {
-    const rejectedFor = (ms: number): Spaced => ({
-      ...withTurns({ [RUN]: { at: NOW - 1, isOldestNext: false } }),
-      rejections: { [LEAD]: { since: NOW - ms, outcome: "answered", status: 400 } },
+  test("is of an event type that yields only if nothing of another type is due", () => {
+    const turns = withTurns({ [RUN]: { at: NOW - 1, isOldestNext: false } });
+    const until = (yieldsUntil: number) => ({
+      since: NOW - 1,
+      outcome: "answered",
+      status: 400,
+      yieldsUntil,
     });
-    expect(chooseNext(rejectedFor(REJECTED_AFTER_MS), [old, run], NOW)).toBe(run);
-    expect(chooseNext(rejectedFor(REJECTED_AFTER_MS - 1), [old, run], NOW)).toBe(old);
-    expect(chooseNext(rejectedFor(REJECTED_AFTER_MS), [old], NOW)).toBe(old);
-    // The types take turns once both are rejected.
-    const since = NOW - REJECTED_AFTER_MS;
-    const rejection = { since, outcome: "answered", status: 400 };
-    const both = { ...rejectedFor(0), rejections: { [LEAD]: rejection, [RUN]: rejection } };
+    const yielding = { ...turns, rejections: { [LEAD]: until(NOW + 1) } };
+    expect(chooseNext(yielding, [old, run], NOW)).toBe(run);
+    expect(chooseNext(yielding, [old], NOW)).toBe(old);
+    const yielded = { ...turns, rejections: { [LEAD]: until(NOW) } };
+    expect(chooseNext(yielded, [old, run], NOW)).toBe(old);
+    // Types that yield to each other take turns.
+    const both = { ...turns, rejections: { [LEAD]: until(NOW + 1), [RUN]: until(NOW + 2) } };
     expect(chooseNext(both, [old, run], NOW)).toBe(old);
   });
 
@@ -575,16 +577,33 @@ describe("the end of a streak", () => {
 });
 
 describe("the record of an event type", () => {
-  const rejected = noteTypeOutcome(INITIAL_TYPE_OUTCOMES, attempt(REJECTED));
+  const note = (known: TypeOutcomes, noted: Attempt<Outcome>, before = INITIAL_PACE) =>
+    noteTypeOutcome(known, noted, before, adjustPace(before, noted));
+  const rejected = note(INITIAL_TYPE_OUTCOMES, attempt(REJECTED));
 
   test("has when its events began to fail, and how the last one failed", () => {
-    const later = noteTypeOutcome(rejected, attempt(BUSY, { at: NOW + 60_000 }));
+    const later = note(rejected, attempt(BUSY, { at: NOW + 60_000 }));
     const rejection = { since: NOW + 20, outcome: "answered", status: 503 };
-    expect(later).toEqual({ rejections: { [LEAD]: rejection }, acceptedTypes: [] });
+    expect(later).toMatchObject({ rejections: { [LEAD]: rejection }, acceptedTypes: [] });
+  });
+
+  test("has until when it yields: for as long as its last attempt held up others", () => {
+    const yieldsUntil = (types: TypeOutcomes) => types.rejections[LEAD]?.yieldsUntil;
+    // A rejection took 20 ms, and began no wait.
+    expect(yieldsUntil(rejected)).toBe(NOW + 2 * 20);
+    const asked = attempt({ kind: "answered", status: 429, retryAfterSeconds: 1_800 });
+    const busy = note(INITIAL_TYPE_OUTCOMES, asked);
+    expect(yieldsUntil(busy)).toBe(NOW + 2 * (20 + 1_800_000));
+    // One that was in flight when the wait began held up nothing, and shortens nothing.
+    const during = adjustPace(INITIAL_PACE, asked);
+    expect(yieldsUntil(note(INITIAL_TYPE_OUTCOMES, attempt(REJECTED), during))).toBe(NOW + 2 * 20);
+    expect(note(busy, attempt(REJECTED), during).rejections[LEAD]).toMatchObject({
+      yieldsUntil: NOW + 2 * (20 + 1_800_000),
+    });
   });
 
   test("has that its last attempt succeeded", () => {
-    expect(noteTypeOutcome(rejected, attempt(OK))).toEqual({
+    expect(note(rejected, attempt(OK))).toEqual({
       rejections: {},
       acceptedTypes: [LEAD],
     });
@@ -592,19 +611,18 @@ describe("the record of an event type", () => {
 
   test("has that its last attempt failed, and nothing else of the other types", () => {
     const accepted = { rejections: {}, acceptedTypes: [LEAD, RUN] };
-    expect(noteTypeOutcome(accepted, attempt(REJECTED)).acceptedTypes).toEqual([RUN]);
+    expect(note(accepted, attempt(REJECTED)).acceptedTypes).toEqual([RUN]);
   });
 
   test("is not changed by attempts at another type", () => {
     const of = delivery({ type: RUN });
-    expect(noteTypeOutcome(rejected, attempt(OK, { of })).rejections).toEqual(rejected.rejections);
+    expect(note(rejected, attempt(OK, { of })).rejections).toEqual(rejected.rejections);
   });
 
   test("is not changed by a manual send that fails", () => {
-    const accepted = noteTypeOutcome(INITIAL_TYPE_OUTCOMES, attempt(OK));
-    expect(
-      noteTypeOutcome(accepted, attempt(REJECTED, { of: delivery({ priority: PRIORITY.manual }) })),
-    ).toBe(accepted);
+    const accepted = note(INITIAL_TYPE_OUTCOMES, attempt(OK));
+    const manual = attempt(REJECTED, { of: delivery({ priority: PRIORITY.manual }) });
+    expect(note(accepted, manual)).toBe(accepted);
   });
 });
 
