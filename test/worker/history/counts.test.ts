@@ -19,10 +19,12 @@ import {
   db,
   dispatchAt,
   dispatchOn,
+  failAtTrip,
   MINUTE_MS,
   observedDatabase,
   owed,
   setDeliveries,
+  setSubscription,
   statesOf,
   subscribe,
 } from "../../support/deliveries.ts";
@@ -175,6 +177,22 @@ test("an attempt counts nothing if its delivery was erased in the meantime", asy
     return answered(200);
   });
   expect((await daysOf(id)).at(-1)).toMatchObject({ delivered: 0 });
+});
+
+test("an attempt counts once, although the event of another is erased before its round is repeated", async () => {
+  const { id, drafts } = await owed(2, NOW);
+  const { DB } = observedDatabase({
+    async before(trip) {
+      const [, erased] = drafts;
+      if (trip === 3) await db.delete(deliveries).where(eq(deliveries.eventId, erased?.id ?? ""));
+    },
+    after: failAtTrip(2),
+  });
+  // Both outcomes are recorded in one round.
+  await setSubscription(id, { concurrency: 2 });
+  await dispatchOn(DB, NOW, [id], answered(200));
+  expect(await statesOf(id)).toEqual({ delivered: 1 });
+  expect((await daysOf(id)).at(-1)).toMatchObject({ delivered: 2 });
 });
 
 test("a round writes one row of counts for each subscription and day, whatever it delivers", async () => {
