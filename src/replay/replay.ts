@@ -4,6 +4,7 @@ import type { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/e
 import { eventIdAt } from "../contract/ids.ts";
 import { InputError, unknownInput } from "../contract/input-error.ts";
 import { RESENDS_AHEAD_MS } from "../contract/limits.ts";
+import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, type Part, withoutRetries } from "../db/client.ts";
 import { deliveries, events, PRIORITY, type Priority, subscriptions } from "../db/schema.ts";
@@ -30,6 +31,12 @@ import { fillSlots, nextSlotAt, type ResentEvent, takeSlots } from "./slots.ts";
 
 /** The states of events that a disabled subscription has not received. */
 const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
+
+/**
+ * How much later than the call that enables a subscription an event may be dated that it has missed. The subscription is
+ * enabled a moment after the call, and the event may have been dated by a clock that is ahead.
+ */
+const ENABLING_MAX_MS = MINUTE_MS;
 
 /** Maximum events that one call of a range examines. */
 export const REDELIVERY_EXAMINED_MAX = 1_000;
@@ -89,7 +96,7 @@ export async function enableAndReplay(
   if (since === null) return { count: 0, next: null, queue: subscription.queue };
   if (!subscription.isActive) return null;
   const range = { since, until: null, states: UNDELIVERED, after };
-  return replayRange(db, subscription, range, now);
+  return replayRange(db, subscription, range, now, ENABLING_MAX_MS);
 }
 
 /**
@@ -187,12 +194,15 @@ function stateOf(candidate: Candidate): RedeliveryState | null {
 /**
  * Schedules a part of a range, oldest event first, after the slots that are already taken. The transaction is tried
  * once. If its reply is lost, a repeated call schedules only the events that the first one did not.
+ *
+ * @param laterMs how much later than the first call the events of the range may be dated.
  */
 async function replayRange(
   db: Database,
   subscription: KnownSubscription,
   { since, until, states, type, status, after, dryRun }: Range,
   now: number,
+  laterMs = 0,
 ): Promise<Replayed> {
   const { id, createdAt, queue } = subscription;
   // Events that are recorded after the first call are not part of the range. Otherwise, it might never end.
@@ -200,7 +210,7 @@ async function replayRange(
   const from = eventIdAt(Math.max(since, createdAt));
   // A cursor does not lead out of the range that the caller names.
   const start = after && after.id > from ? after.id : from;
-  const end = eventIdAt(Math.min(until ?? Number.POSITIVE_INFINITY, requestedAt + 1));
+  const end = eventIdAt(Math.min(until ?? Number.POSITIVE_INFINITY, requestedAt + laterMs + 1));
   const isInRange = sql`${events.id} > ${start} AND ${events.id} < ${end}
     ORDER BY ${events.id} LIMIT ${REDELIVERY_EXAMINED_MAX}`;
   const slotAt = nextSlotAt("replaySlotsUntil", now);

@@ -363,6 +363,19 @@ describe("what a subscription did not get", () => {
     expect(await scheduleOf(id, NOW)).toEqual([[recorded, 0]]);
   });
 
+  test("includes an event that is recorded while it is being enabled", async () => {
+    const { id, workspaceId } = await disabled();
+    let recorded = "";
+    const { DB } = observedDatabase({
+      // The second round trip enables it.
+      before: async (trip) => {
+        if (trip === 2) recorded = await announceOne(workspaceId, NOW + 50);
+      },
+    });
+    expect(await enableAndReplay(openDatabase(DB), id, T0, NOW)).toMatchObject({ count: 1 });
+    expect(await scheduleOf(id, NOW)).toEqual([[recorded, 0]]);
+  });
+
   test.each([
     ["a retry", { attempts: 1, lastAt: T0 }],
     ["a failure", { state: "exhausted", attempts: 11, settledAt: NOW }],
