@@ -387,8 +387,8 @@ export function noteTypeOutcome(
  * endpoint that accepts one type is not disabled because of another. None is disabled because of a single event, or by a
  * manual send.
  *
- * A type counts as accepted if its last attempt succeeded, or has failed for less than three days. Otherwise, while one type
- * is rejected, the first failure of another that is rare would disable the subscription, as would a single time-out.
+ * A type counts as accepted if its last attempt succeeded, or if it has failed for less than three days. Otherwise, while
+ * one type is rejected, the first failure of another that is rare would disable the subscription, as would a single time-out.
  *
  * @param listed the event types of the subscription.
  */
