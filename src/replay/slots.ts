@@ -77,7 +77,7 @@ export function fillSlots(
         at: sql`${deliveries.lastAt}`,
         outcome: sql`${deliveries.lastOutcome}`,
         status: sql`${deliveries.lastStatus}`,
-        durationMs: sql`coalesce(${deliveries.lastDurationMs}, 0)`,
+        durationMs: sql`${deliveries.lastDurationMs}`,
         response: sql`NULL`,
       },
       sql`FROM ${slots} JOIN ${subscriptions} ON ${isOwn} JOIN ${events} ON ${isEvent} JOIN ${deliveries} ON ${isDelivery}

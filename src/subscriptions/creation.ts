@@ -62,7 +62,7 @@ function selectByKey(workspaceId: string, scoped: string, now: number) {
 function releaseIdempotencyKey(workspaceId: string, idempotencyKey: string, now: number): Part {
   return qb
     .update(subscriptions)
-    .set({ idempotencyKey: null, requested: null })
+    .set({ idempotencyKey: null })
     .where(
       and(
         eq(subscriptions.workspaceId, workspaceId),

@@ -213,6 +213,17 @@ describe("a batch", () => {
     },
   );
 
+  test("logs the status of each attempt that failed, and how long it took", async () => {
+    const startedAt = Date.now();
+    const { id } = await owed(1, startedAt, { behaviour: "status-500" });
+    await consumeFor([id], isolated().env);
+    const logged = lines.map((line) => JSON.parse(line));
+    const { status, durationMs } = logged.find(({ event }) => event === "attempt_failed");
+    expect(status).toBe(500);
+    expect(durationMs).toBeGreaterThanOrEqual(0);
+    expect(durationMs).toBeLessThanOrEqual(Date.now() - startedAt);
+  });
+
   test("logs hosts, ids and numbers, but no secret, path, name, e-mail or phone number", async () => {
     const fine = await owed(1, Date.now());
     const bad = await owed(1, Date.now(), { behaviour: "status-500" });

@@ -694,12 +694,15 @@ test.each([
   expect((await subscriptionRow(id)).pendingExhaustedAt).toBe(null);
 });
 
-test("a failure does not end the note that deliveries were exhausted", async () => {
-  const { id } = await owed(1, NOW);
-  await setSubscription(id, { pendingExhaustedAt: NOW });
-  await dispatchAt(NOW, [id], REJECTED);
-  expect((await subscriptionRow(id)).pendingExhaustedAt).toBe(NOW);
-});
+test.each([300, 400])(
+  "a failure with status %i does not end the note that deliveries were exhausted",
+  async (status) => {
+    const { id } = await owed(1, NOW);
+    await setSubscription(id, { pendingExhaustedAt: NOW });
+    await dispatchAt(NOW, [id], answered(status));
+    expect((await subscriptionRow(id)).pendingExhaustedAt).toBe(NOW);
+  },
+);
 
 test("a success that is recorded again after a lost reply does not end a note made since", async () => {
   const { id } = await owed(1, NOW);

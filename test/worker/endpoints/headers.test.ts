@@ -46,6 +46,12 @@ test("Custom headers do not follow a webhook to another origin", async () => {
   expect([sent.authorization, sent["x-team"]]).toEqual([undefined, "ops"]);
 });
 
+test("A custom header that is removed with the change of the origin is not reported as dropped", async () => {
+  const { path, portal } = await withHeaders(subscriberUrl(), { "X-One": "1", "X-Two": "2" });
+  const change = { url: subscriberUrl(), removeHeaders: ["x-one"] };
+  expect((await portal.post(`${path}/update`, change)).body).toEqual({ headersDropped: ["X-Two"] });
+});
+
 test("Custom headers that are given with a URL of another origin are sent there", async () => {
   const { webhookId, path, portal } = await withHeaders(subscriberUrl(), { Authorization: "old" });
   const url = subscriberUrl();

@@ -79,6 +79,8 @@ describe("sendTestEvent", () => {
       body: posted?.body,
       attemptLog: [{ at: delivery.createdAt, ...result, request, response }],
     });
+    const endedAt = Date.parse(delivery.createdAt) + (result.durationMs ?? 0);
+    expect(delivery.settledAt).toBe(isoTime(endedAt));
     const sent = Object.entries(delivery.attemptLog[0]?.request?.headers ?? {});
     for (const [name, value] of sent) expect(posted?.headers[name.toLowerCase()]).toBe(value);
     const { items } = await Platform.listDeliveries({ webhookId, state: "test" });

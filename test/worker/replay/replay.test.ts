@@ -602,6 +602,13 @@ describe("a replay of a range", () => {
   const countOf = async (id: string, range: Partial<Range>) =>
     (await sendAgain(db, id, { ...all, ...range }, NOW))?.count;
 
+  test("includes an event of the millisecond of its call, and no later one", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    await announceOne(workspaceId, NOW + 1);
+    await setDeliveries(id, { state: "exhausted", attempts: 11, settledAt: NOW });
+    expect(await countOf(id, {})).toBe(1);
+  });
+
   /** A subscription to two types: two leads and a run failed for good, each with a status. */
   async function failed() {
     const workspaceId = await createWorkspace();
