@@ -46,3 +46,11 @@ test("an early read that fails is no error of its own if its request is refused"
   removeEventListener("unhandledrejection", unhandled);
   expect(unhandled).not.toHaveBeenCalled();
 });
+
+test("an early read that is exactly as recent as required is not repeated", async () => {
+  const { binding } = openReplica();
+  const opened = vi.spyOn(binding, "withSession");
+  const point = { binding, bookmark: "1" };
+  await new EarlyReads(point, Promise.resolve(point)).prepare("page").bind().all();
+  expect(opened).toHaveBeenCalledTimes(1);
+});
