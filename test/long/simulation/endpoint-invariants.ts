@@ -83,13 +83,14 @@ export function checkRetryAfter(
     if (outcome?.kind !== "answered" || endedAt === null || isManual) continue;
     if (outcome.status !== 429 && outcome.status !== 503) continue;
     const askedMs = Math.min(outcome.retryAfterSeconds ?? 0, RETRY_AFTER_MAX_SECONDS) * 1000;
-    const later = posts.filter((post) => post.startedAt > endedAt + skewMs && post.url === url);
-    const freedAt =
-      later.find(({ acknowledged }) => acknowledged)?.endedAt ?? Number.POSITIVE_INFINITY;
+    const later = posts.filter((post) => post.startedAt > endedAt && post.url === url);
+    const freedAt = Math.min(
+      ...later.map((post) => (post.acknowledged && post.endedAt) || Number.POSITIVE_INFINITY),
+    );
     const early = later.find(
       (post) =>
-        !replayedAt.some((at) => post.startedAt >= at && endedAt <= at + REPLAY_MAX_MS) &&
         !post.isManual &&
+        !replayedAt.some((at) => post.startedAt >= at && endedAt <= at + REPLAY_MAX_MS) &&
         post.startedAt < endedAt + askedMs - skewMs &&
         post.startedAt < freedAt,
     );
