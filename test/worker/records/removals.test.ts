@@ -102,6 +102,26 @@ test("A removed automation is deleted fifteen days after its removal, with or wi
   for (const id of ids) expect(await stored(id)).toEqual({ runs: 0, automations: 0 });
 });
 
+/** Removes an automation that has one run more than fit into a chunk, and deletes one chunk after fifteen days. */
+async function deleteOneChunk() {
+  const later = Date.now() + 15 * DAY_MS + 60_000;
+  await cleanUpAutomations(db, later, () => true);
+  const { id } = await openRemoved(5_001);
+  let chunks = 0;
+  await cleanUpAutomations(db, later, () => chunks++ === 0);
+  return id;
+}
+
+test("A removed automation stays as long as it has runs, which are deleted in chunks", async () => {
+  expect(await stored(await deleteOneChunk())).toEqual({ runs: 1, automations: 1 });
+});
+
+test("The newest runs of a removed automation are deleted first", async () => {
+  const id = await deleteOneChunk();
+  const left = env.DB.prepare("SELECT id FROM runs WHERE automation_id = ?").bind(id);
+  expect((await left.all()).results).toEqual([{ id: `run_0${id}` }]);
+});
+
 test.each([0, 1])(
   "A report from before a removal brings back no automation that had %i runs",
   async (runs) => {
