@@ -7,7 +7,10 @@ import { timeBudget } from "../primitives/timing.ts";
 export const CONNECTIONS_MAX = 6;
 /** Maximum connections of one workspace while the dispatch also serves others. */
 const CONNECTIONS_PER_WORKSPACE = 3;
-/** After this long without a connection taken or given back, waiting sessions leave the rest to another dispatch. */
+/**
+ * After this long without a connection queued for, taken or given back, waiting sessions leave the rest to another
+ * dispatch.
+ */
 export const STUCK_MS = 500;
 
 /** A place in the queue for a connection; once its turn has come, the connection itself. */
@@ -31,7 +34,7 @@ export class Connections {
   readonly #served = new Map<string, string>();
   readonly #queue: Place[] = [];
   readonly #used = new Map<string, number>();
-  /** Whether a connection was taken or given back less than `STUCK_MS` ago. */
+  /** Whether a connection was queued for, taken or given back less than `STUCK_MS` ago. */
   #hasJustChanged = timeBudget(STUCK_MS);
 
   /** @param max the number of connections. */
@@ -49,7 +52,7 @@ export class Connections {
     this.#served.delete(subscriptionId);
   }
 
-  /** Whether no connection has been taken or given back for `STUCK_MS`. */
+  /** Whether no connection has been queued for, taken or given back for `STUCK_MS`. */
   get areStuck(): boolean {
     return !this.#hasJustChanged();
   }
@@ -57,6 +60,8 @@ export class Connections {
   queueUp(workspaceId: string, onConnected: () => void): Place {
     const place = { workspaceId, isConnected: false, onConnected };
     this.#queue.push(place);
+    // Without this, a session that queues after a slow round would leave before it gets a connection that is free.
+    this.#hasJustChanged = timeBudget(STUCK_MS);
     // The sessions that the same round has served queue up first.
     queueMicrotask(() => this.#connect());
     return place;

@@ -15,6 +15,7 @@ import {
   deliveriesTo,
   deliveryTo,
   dispatchAt,
+  dispatchOn,
   isolated,
   observedDatabase,
   owed,
@@ -101,6 +102,13 @@ test("an attempt during which the clock is set back took no time", async () => {
   };
   await dispatchAt(() => now, [id], attempt);
   expect(await deliveryTo(id)).toMatchObject({ state: "delivered", lastDurationMs: 0 });
+});
+
+test("what is due is sent, although the database takes longer than a session waits for a connection", async () => {
+  const { id } = await owed(3, NOW);
+  const { DB } = observedDatabase({ after: () => sleep(STUCK_MS + 50) });
+  await dispatchOn(DB, NOW, [id], OK);
+  expect(await statesOf(id)).toEqual({ delivered: 3 });
 });
 
 /** A dispatch whose attempts end as `attempt` says, and the subscriptions it has finished with. */
