@@ -295,6 +295,16 @@ test("an event type that is listed again has its deliveries cancelled, whatever 
   expect(await statesOf(id)).toEqual({ cancelled: 2 });
 });
 
+test("an event type that is listed later has pending deliveries, whatever was listed before", async () => {
+  const { workspaceId } = await openWorkspace();
+  const { id } = await subscribe(workspaceId, { events: ["run.completed"] });
+  const lists: WebhookEvent[][] = [["run.completed"], ["lead.created", "run.completed"]];
+  for (const events of lists) await commit(db, updateSubscription(id, { events }));
+  await announceLeads(workspaceId, 1, NOW);
+  const { items } = await exports.Platform.listDeliveries({ webhookId: id });
+  expect(items).toMatchObject([{ type: "lead.created", state: "pending" }]);
+});
+
 test("what is withdrawn is shown as cancelled at once", async () => {
   const { workspaceId, id, drafts } = await owed(3, NOW);
   await dispatchAt(NOW, [id], answered(400));

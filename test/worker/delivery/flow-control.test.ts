@@ -29,6 +29,7 @@ import {
   DAY_MS,
   db,
   deliveriesTo,
+  deliveryTo,
   dispatchAt,
   dispatchOn,
   failAtTrip,
@@ -46,6 +47,7 @@ import {
   streakSince,
   subscribe,
   subscriber,
+  subscriberUrl,
   subscriptionRow,
 } from "../../support/deliveries.ts";
 import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
@@ -682,6 +684,15 @@ describe("a dispatch", () => {
     expect(await statesOf(other.id)).toEqual({ delivered: 1 });
     expect(await statesOf(one.id)).toEqual({ pending: 1 });
   });
+});
+
+test("another URL leaves a resend its priority", async () => {
+  const { id, drafts } = await owed(1, NOW);
+  await dispatchAt(NOW, [id], REJECTED);
+  const eventIds = drafts.map((draft) => draft.id);
+  await redeliver(id, eventIds, NOW);
+  await commit(db, updateSubscription(id, { url: subscriberUrl() }));
+  expect(await deliveryTo(id)).toMatchObject({ priority: PRIORITY.manual });
 });
 
 test.each([

@@ -118,6 +118,14 @@ describe("rotateWebhookSecret", () => {
     expect(await subscriptionRow(id)).toEqual(before);
   });
 
+  test("leaves no earlier secret of a subscription that is deleted", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const { id: webhookId } = await subscribe(workspaceId);
+    await Platform.rotateWebhookSecret({ webhookId });
+    expect((await api.delete(`/v1/webhooks/${webhookId}`)).status).toBe(204);
+    expect(await subscriptionRow(webhookId)).toMatchObject({ earlierSecrets: null });
+  });
+
   test("stores and lists no secret in plain text", async () => {
     const { workspaceId, api } = await openWorkspace();
     const [subscription, other] = [await subscribe(workspaceId), await subscribe(workspaceId)];
