@@ -375,7 +375,7 @@ const FILTER =
 /** Filters without which nothing leaks, by what precedes them in their query. */
 const HARMLESS: [before: RegExp, why: string][] = [
   [
-    /^update "subscriptions" set "idempotency_key" = \?, "requested" = \? where \($/,
+    /^update "subscriptions" set "idempotency_key" = \? where \($/,
     "a key that is a day old is void",
   ],
   [
@@ -404,7 +404,8 @@ const others = [...ROUTES, ...PORTAL_ROUTES, ...PLATFORM]
   .filter((way) => !filtered.includes(way))
   .toSorted((a, b) => Number(changesNothing(b)) - Number(changesNothing(a)));
 
-describe("another workspace is neither shown, changed nor read", () => {
+// In this order, because a filter is tried where it is met first.
+describe("another workspace is neither shown, changed nor read", { shuffle: false }, () => {
   test.each(named(others))("by %s", async (_, way) => {
     expect(await leaksOf(way, (query) => query, await openBoth(way))).toEqual([]);
   });
