@@ -731,6 +731,13 @@ test("no deliveries are exhausted while no more are pending than the bound", asy
   expect(await statesOf(id)).toEqual({ pending: 3 });
 });
 
+test("as many pending deliveries as the bound allows are no reason to note an overflow", async () => {
+  const { id, workspaceId } = await owed(1, NOW);
+  await insertNewer(PENDING_MAX - 1, "lead.created", { id, workspaceId });
+  expect(await commit(openDatabase(WORKSPACE_DB), exhaustOverflow(id, NOW))).toBe(0);
+  expect(await subscriptionRow(id)).toMatchObject({ pendingExhaustedAt: null });
+});
+
 /** Inserts pending deliveries of events that are newer than all others. */
 async function insertNewer(
   count: number,
