@@ -65,7 +65,7 @@ export const EVENTS: Fault[] = [
     ["delivery/policy.ts", "const since = endedAt - DISABLE_AFTER_MS;", "const since = endedAt;", "a subscription is disabled only after 72 hours", { violation: /was disabled after/, seed: 18 }],
     ["delivery/policy.ts", " || streak.startedAt > since", "", "a subscription that has accepted something in the last 72 hours is not disabled"],
     ["delivery/policy.ts", "after.blockedUntil > before.blockedUntil ? after.blockedUntil : endedAt", "endedAt", "an event type yields for as long as its wait held up the others"],
-    ["delivery/policy.ts", "yieldsUntil: Math.max(yieldsUntil, heldUntil + (heldUntil - startedAt))", "yieldsUntil: heldUntil + (heldUntil - startedAt)", "a failure that was in flight when a wait began does not shorten what follows it"],
+    ["delivery/policy.ts", "Math.max(yieldsUntil, heldUntil + YIELD_FACTOR * (heldUntil - startedAt))", "heldUntil + YIELD_FACTOR * (heldUntil - startedAt)", "a failure that was in flight when a wait began does not shorten what follows it"],
     ["delivery/policy.ts", "yields(a) - yields(b) || lastTurn(a)", "lastTurn(a)", "an accepted event type comes first after the wait that another has begun"],
     ["delivery/policy.ts", " && unavailableSince <= since)", ")", "one time-out disables no subscription that rejects a type"],
     ["delivery/policy.ts", " || (rejections[type]?.since ?? 0) > since;", ";", "one failure of a type that is accepted disables no subscription that rejects another"],
