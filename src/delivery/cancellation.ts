@@ -172,13 +172,12 @@ const PENDING_OF_ONE = sql`SELECT ${deliveries.eventId}, ${deliveries.type}, ${d
     AND NOT (${deliveries.priority} = ${PRIORITY.scheduled} AND ${deliveries.attempts} = 0 AND ${deliveries.dueAt} > ${NOW})`;
 
 /**
- * The first of these in the order of `claimOrder`, if the subscription is leased. Unless requests are spaced, what is being
- * sent is probably among them.
+ * The first of these in the order in which rounds claim, if the subscription is leased. Unless requests are spaced, what is
+ * being sent is probably among them.
  */
 const PROBABLY_CLAIMED = sql`SELECT head.event_id FROM (${PENDING_OF_ONE}) AS head
-  JOIN ${subscriptions} ON ${subscriptions.id} = ${sql.placeholder("subscriptionId")}
-  ORDER BY ${claimOrder("head")} LIMIT (SELECT iif(${subscriptions.leasedUntil} > ${NOW}, ${CLAIM_MAX}, 0) FROM ${subscriptions}
-    WHERE ${subscriptions.id} = ${sql.placeholder("subscriptionId")})`;
+  JOIN ${subscriptions} ON ${subscriptions.id} = ${sql.placeholder("subscriptionId")} AND ${subscriptions.leasedUntil} > ${NOW}
+  ORDER BY ${claimOrder("head")} LIMIT ${CLAIM_MAX}`;
 
 const exhaustOldest = prepared(
   qb
