@@ -41,7 +41,7 @@ export class Inbox extends DurableObject<Env> {
       if (await this.ctx.storage.get("done")) return;
       await work(event);
       await this.ctx.storage.put("done", true); // After the work: a crash repeats it instead of losing it.
-      await this.ctx.storage.setAlarm(Date.now() + 42 * 86_400_000); // It may come again until then.
+      await this.ctx.storage.setAlarm(Date.now() + 42 * 86_400_000); // The event may come again until then.
     });
   }
 

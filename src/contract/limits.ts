@@ -140,7 +140,7 @@ export const RESPONSES_PER_DAY = 500;
 
 /**
  * A subscription is disabled once its streak has lasted this long and has `DISABLE_AFTER_FAILURES` attempts, if its
- * endpoint has been unavailable for as long or accepts no listed event type (`isDead`).
+ * endpoint has been unavailable for as long, or accepts no listed event type (`isDead`).
  */
 export const DISABLE_AFTER_MS = 72 * HOUR_MS;
 /** Minimum failed attempts, of two different events or more, before a subscription is disabled. */

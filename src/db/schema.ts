@@ -313,7 +313,10 @@ export interface Streak {
   attempts: number;
   /** How far the spacing of an outage has grown: a step of `OUTAGE_SPACING_SECONDS`, from 1; 0 without an outage. */
   outageStep: number;
-  /** When the first attempt started since which the endpoint has been unavailable; null if it responded to the last one. */
+  /**
+   * Since when each attempt has found the endpoint unavailable: when the first of these started. Null if it responded to
+   * the last attempt.
+   */
   unavailableSince: number | null;
   /**
    * For each event type, when the last attempt that counts for the streak started, and whether its oldest untried event
@@ -405,8 +408,8 @@ export const events = sqliteTable(
 );
 
 /**
- * The priorities of pending deliveries. While requests are not spaced, what is due is sent in this order. While they
- * are spaced, `chooseNext` decides (delivery/policy.ts).
+ * The priorities of pending deliveries. While requests are not spaced, what is due is sent in this order, except that an
+ * event type may yield (`claimOrder` in delivery/due.ts). While they are spaced, `chooseNext` decides (delivery/policy.ts).
  */
 export const PRIORITY = {
   /** A manual send: somebody has resent the event by its id. It is never blocked. */

@@ -24,9 +24,8 @@ export interface Place {
 /**
  * The connections of a dispatch. The workspace with the fewest of them gets the next one and, in it, the session that has
  * queued longest. So a workspace with many subscriptions, whose endpoints take their time, delays another one by a
- * single request. Each session queues for one request at a time, and lets the others queue before it queues again, so a
- * connection that is given back goes to them first. A workspace uses at most its share while the dispatch also serves
- * others.
+ * single request. Each session queues for one request at a time, and lets the others queue before it queues again, so
+ * the sessions of a workspace take turns. A workspace uses at most its share while the dispatch also serves others.
  */
 export class Connections {
   #free: number;
@@ -62,7 +61,7 @@ export class Connections {
     this.#queue.push(place);
     // Without this, a session that queues after a slow round would leave before it gets a connection that is free.
     this.#hasJustChanged = timeBudget(STUCK_MS);
-    // The sessions that the same round has served queue up first.
+    // Connections are given a moment later, once all sessions that the same round has served have queued up.
     queueMicrotask(() => this.#connect());
     return place;
   }

@@ -22,8 +22,8 @@ import type { DispatchPorts } from "./session.ts";
  * 4. dispatch.ts runs a session for each of them (session.ts), which share connections (connections.ts).
  * 5. A session makes rounds. A round leases the subscription, and reads what is due; the conditions are in round.ts and
  *    due.ts. sender.ts makes the bodies of these deliveries, and signs them (endpoints/signature.ts).
- * 6. The session sends them (sender.ts, post.ts); policy.ts decides how fast, and in which order, from the outcomes
- *    (outcome.ts).
+ * 6. The session sends them (sender.ts, post.ts). From the outcomes (outcome.ts), policy.ts decides how fast, in which
+ *    order, and when a failed delivery is retried.
  * 7. Rounds record the outcomes, about a second after each, and what is stored of attempts (attempts.ts) and of responses
  *    (response.ts). The round after the last request also releases the lease, unless it claims more.
  * 8. When the session has ended, it decides on the next wake-up message, which this consumer sends. If the

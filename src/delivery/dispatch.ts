@@ -101,8 +101,8 @@ export async function dispatch(
       const rows = rowsOf.get(subscription.subscriptionId) ?? [];
       const sendable = rows.filter(({ isWithdrawn }) => !isWithdrawn);
       if (!isSpaced(subscription)) return sendable;
-      // Behind a delivery that must not be sent, its line may have one that the endpoint accepts. So nothing is sent
-      // before the next round has cancelled it.
+      // A line may have a delivery that the endpoint accepts behind one that must not be sent. So nothing is sent until the
+      // next round has cancelled the latter, and shows the former.
       if (sendable.length < rows.length) return [];
       return chooseNext(subscription, sendable, requestedAt) ?? [];
     });

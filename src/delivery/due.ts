@@ -17,7 +17,7 @@ import { queueOf } from "./policy.ts";
  * The conditions apply the decisions of policy.ts that the rows store: the priority and due time of a delivery, and
  * `blockedUntil` and `streakRetryAt` of its subscription. Two forms of this must agree. `nextAttemptAt` computes when a
  * delivery may be sent. `IS_DUE` and `IS_UNBLOCKED` (round.ts) select the deliveries that may be sent now, through the
- * index.
+ * index. `claimOrder` sorts them.
  *
  * The pending deliveries of a subscription form a line for each event type and priority, in which they are in
  * the order of their due times. The index `deliveries_due_of_subscription` begins with the line, so reading its
@@ -48,8 +48,8 @@ export const IS_IN_LINE = sql`${deliveries.subscriptionId} = ${subscriptions.id}
   AND ${deliveries.type} = line.value->>0 AND ${deliveries.priority} = line.value->>1`;
 
 /**
- * SQL expressions: the order in which deliveries are claimed while requests are not spaced. Event types that yield
- * (`noteTypeOutcome` in policy.ts) come last.
+ * SQL expressions: the order in which deliveries are claimed while requests are not spaced. Manual sends come first, and
+ * event types that yield (`noteTypeOutcome` in policy.ts) last.
  *
  * @param head the alias of the deliveries, in a query with `subscriptions` and the placeholder `now`.
  */

@@ -5,8 +5,8 @@
  *
  * 1. Adaptive concurrency (AIMD): `adjustPace`.
  * 2. Failure spacing: `extendStreak` and `spacingMs`.
- * 3. Turns while requests are spaced: `chooseNext`. While they are not, SQL reads what is due in order (`selectDue` in
- *    round.ts).
+ * 3. Turns: `chooseNext` while requests are spaced, and otherwise, in SQL, `claimOrder` (due.ts). `noteTypeOutcome` decides
+ *    how long an event type yields.
  * 4. Retry schedule: `reschedule`.
  * 5. The end of a streak: `priorityAfterFailure` and `streakRetryAt`. Suppose that a delivery has failed four times, last
  *    at 12:06, and that its retry schedule makes it due at 12:36. At 12:07, another event succeeds, so the delivery is
@@ -85,7 +85,8 @@ export const PACE_COLUMNS = Object.keys(paceColumns(INITIAL_PACE)) as (keyof Ret
 >)[];
 
 /**
- * The last attempts by event type. They inform administrators and decide about disabling. They do not change the pace.
+ * The last attempts by event type. They inform administrators, decide about disabling, and order what is sent
+ * (`yieldsUntil`). They do not change the pace.
  */
 export interface TypeOutcomes {
   /** The event types of which nothing was accepted since an event failed. */
@@ -268,8 +269,8 @@ function halved(concurrency: number): number {
 
 /**
  * Chooses the delivery to send next while requests are spaced. A type that is accepted must not wait for one that is
- * rejected, so types take turns, and the turns of one that yields (`yieldsUntil`) come after those of the others. The
- * newest event finds out whether the endpoint accepts again; the oldest ones work off a backlog.
+ * rejected, so types take turns. A type that yields (`yieldsUntil`) comes after all that do not. The newest event finds
+ * out whether the endpoint accepts again; the oldest ones work off a backlog.
  *
  * @param heads due deliveries: for each event type and priority the one that is due first, and for each type the
  *   untried one that is due last.
@@ -348,18 +349,18 @@ function priorityAfterFailure({ streak }: Pace, { delivery, outcome }: Attempt):
 }
 
 /**
- * How much longer than a failed attempt has held up the others its event type comes after them. So a type that is rejected
- * takes a quarter of the time at most.
+ * An event type yields to the others for so many times as long as its failed attempt has held them up. So a type that is
+ * rejected takes a quarter of the time at most.
  */
 const YIELD_FACTOR = 3;
 
 /**
  * Returns the record of each event type after one more attempt, which has changed the pace from `before` to `after`.
  *
- * A failure that makes other event types wait is followed by a longer time in which they come first (`YIELD_FACTOR`).
- * Otherwise, an endpoint that answers one type with a long `Retry-After`, or lets it time out, would get a single event of
- * another type between two waits. The time ends, so that a type which is accepted again does not wait for the backlog of
- * another one.
+ * A failure holds up the other event types while its request takes, and during the wait that it begins. Its type then
+ * yields to them for longer (`YIELD_FACTOR`). Otherwise, an endpoint that responds to one type with a long `Retry-After`,
+ * or lets it time out, would get a single event of another type between two waits. The yielding ends, so that a type which
+ * is accepted again does not wait for the backlog of another one.
  */
 export function noteTypeOutcome(
   known: TypeOutcomes,
@@ -389,13 +390,14 @@ export function noteTypeOutcome(
 }
 
 /**
- * Whether a failed attempt disables its subscription: nothing has succeeded for three days, ten attempts at two events
- * or more have failed, and the endpoint has been unavailable for as long, or accepts no event type that is listed. An
- * endpoint that accepts one type is not disabled because of another. None is disabled because of a single event, or by a
- * manual send.
+ * Whether a failed attempt disables its subscription. It does if nothing has succeeded for three days, ten attempts at two
+ * events or more have failed, and the endpoint has been unavailable for three days, too, or accepts no event type that is
+ * listed. A subscription whose endpoint responds, and accepts one type, is not disabled because of another. None is
+ * disabled because of a single event, or by a manual send.
  *
  * A type counts as accepted if its last attempt succeeded, or if it has failed for less than three days. Otherwise, while
- * one type is rejected, the first failure of another that is rare would disable the subscription, as would a single time-out.
+ * one type is rejected, the first failure of a rare one would disable the subscription. For the same reason, a single
+ * time-out does not show that the endpoint is unavailable.
  *
  * @param listed the event types of the subscription.
  */

@@ -335,8 +335,8 @@ const IS_CURRENT_PACE = sql`(change.value->>'paceChanged' AND ${subscriptions.ca
   AND ${subscriptions.url} = change.value->>'url')`;
 const IS_LEASED_BY_US = sql`${subscriptions.id} = change.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}`;
 
-// A second try must not clear an overflow (`pendingExhaustedAt`) that the scheduled job has noted since the first try
-// stored this success.
+// The same success comes again with a second try, and with a later round of a session that has made no other attempt. It
+// must not clear an overflow (`pendingExhaustedAt`) that the scheduled job has noted since it was stored.
 const IS_NEW_SUCCESS = sql`(change.value->>'$.last.status' BETWEEN 200 AND 299
   AND ${subscriptions.lastAttempt} IS NOT change.value->>'last')`;
 
@@ -390,7 +390,7 @@ const IS_UNBLOCKED = sql`(line.value->>1 = ${MANUAL} OR ${subscriptions.blockedU
 const MAY_CLAIM = sql`${IS_REQUESTED} AND request.value->>'claim' AND ${IS_NOT_LEASED_ELSEWHERE} AND ${IS_WRITABLE} AND ${isActive()}
   AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND NOT ${subscriptions.cancelling}`;
 
-/** Until when noted wake-up messages have arrived. */
+/** Wake-up messages that were noted for this time or an earlier one have arrived. */
 const ARRIVED_AT = sql`max(${NOW}, request.value->>'arrivedWakeAt')`;
 
 /**

@@ -27,16 +27,16 @@ export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
 export const ROWS_IN_FLIGHT_MAX = 600;
 /**
  * Maximum rows of one workspace among them, so that its reads leave room for those of the others. If more than two
- * workspaces read or wait, each gets an equal share, or one page if that is more.
+ * workspaces read or wait, the maximum of each is an equal share, or one page if that is more.
  */
 export const WORKSPACE_ROWS_MAX = ROWS_IN_FLIGHT_MAX / 2;
 
 /**
- * How often a request checks whether its rows can be read: first and at last. Hundreds of requests that check every few
- * milliseconds would leave no time for anything else.
+ * The delay before a request checks again whether its rows can be read. It grows from `first` to `last`, because hundreds
+ * of requests that check every few milliseconds would leave no time for anything else.
  */
 const POLL_MS = { first: 5, last: 50 } as const;
-/** How long a workspace counts as waiting after such a check, even if this isolate is busy. */
+/** How long a workspace counts as waiting after such a check. A busy isolate may make the next one late. */
 const WAITING_MS = 1_000;
 
 interface Reservation {

@@ -33,8 +33,8 @@ import { fillSlots, nextSlotAt, type ResentEvent, takeSlots } from "./slots.ts";
 const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
 
 /**
- * How much later than the call that enables a subscription an event may be dated that it has missed. The subscription is
- * enabled a moment after the call, and the event may have been dated by a clock that is ahead.
+ * How far the range of a call that enables a subscription extends beyond the time of the call. The subscription is
+ * enabled a moment later and misses what is recorded until then, and an event may be dated by a clock that is ahead.
  */
 const ENABLING_MAX_MS = MINUTE_MS;
 
@@ -195,7 +195,7 @@ function stateOf(candidate: Candidate): RedeliveryState | null {
  * Schedules a part of a range, oldest event first, after the slots that are already taken. The transaction is tried
  * once. If its reply is lost, a repeated call schedules only the events that the first one did not.
  *
- * @param laterMs how much later than the first call the events of the range may be dated.
+ * @param laterMs how far the range extends beyond the time of the first call.
  */
 async function replayRange(
   db: Database,
@@ -205,7 +205,7 @@ async function replayRange(
   laterMs = 0,
 ): Promise<Replayed> {
   const { id, createdAt, queue } = subscription;
-  // Events that are recorded after the first call are not part of the range. Otherwise, it might never end.
+  // The range does not move on with the calls that continue it. Otherwise, it might never end.
   const requestedAt = Math.min(after?.at ?? now, now);
   const from = eventIdAt(Math.max(since, createdAt));
   // A cursor does not lead out of the range that the caller names.

@@ -151,7 +151,7 @@ test.each([
   expect(read(page)).toContain(figure);
 });
 
-/** What has every event type, although no compiler and no other test asks for it. */
+// No compiler and no other test asks for an event type there.
 test.each([
   "examples/client/copy.ts",
   "examples/client/events.ts",

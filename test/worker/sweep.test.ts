@@ -312,7 +312,7 @@ describe("a sweep of hundreds of workspaces", () => {
   });
 });
 
-test("the log has what a sweep has woken and deleted, and nothing if that is nothing", async () => {
+test("the log has how many a sweep has woken and deleted, and no line if there were none", async () => {
   await db.delete(deliveries);
   const logged = async () => {
     lines.length = 0;

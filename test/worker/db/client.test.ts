@@ -85,7 +85,7 @@ test("the results of a transaction have the names of its parts, without those th
   expect(results.after).toEqual([{ name: "Renamed" }]);
 });
 
-test("the result of a query that returns no rows is undefined", async () => {
+test("the result of a write without RETURNING is undefined", async () => {
   const { workspaceId } = await openWorkspace();
   const renamed = qb.update(workspaces).set({ name: "Renamed" });
   const query = renamed.where(eq(workspaces.id, workspaceId));

@@ -587,14 +587,14 @@ describe("the record of an event type", () => {
     expect(later).toMatchObject({ rejections: { [LEAD]: rejection }, acceptedTypes: [] });
   });
 
-  test("has until when it yields: for three times as long as its last attempt held up others", () => {
+  test("has until when it yields: for three times as long as an attempt has held up the others", () => {
     const yieldsUntil = (types: TypeOutcomes) => types.rejections[LEAD]?.yieldsUntil;
     // A rejection took 20 ms, and began no wait.
     expect(yieldsUntil(rejected)).toBe(NOW + 4 * 20);
     const asked = attempt({ kind: "answered", status: 429, retryAfterSeconds: 1_800 });
     const busy = note(INITIAL_TYPE_OUTCOMES, asked);
     expect(yieldsUntil(busy)).toBe(NOW + 4 * (20 + 1_800_000));
-    // One that was in flight when the wait began held up nothing, and shortens nothing.
+    // One that was in flight when the wait began yields for its own time only, and shortens nothing.
     const during = adjustPace(INITIAL_PACE, asked);
     expect(yieldsUntil(note(INITIAL_TYPE_OUTCOMES, attempt(REJECTED), during))).toBe(NOW + 4 * 20);
     expect(note(busy, attempt(REJECTED), during).rejections[LEAD]).toMatchObject({

@@ -547,11 +547,11 @@ test("A replay of a range sends what failed within the streak, whatever else it 
   expect(await statesOf(id)).toEqual({ delivered: 2 });
 });
 
-test.each([8, 10])(
-  "A replay sends a retry again that was in flight and fails as attempt %i",
-  async (made) => {
+test.each([9, 11])(
+  "A replay sends a retry again that was in flight and fails as attempt %i of 11",
+  async (attempt) => {
     const { id, drafts } = await owed(1, T0);
-    await setDeliveries(id, { attempts: made, priority: PRIORITY.scheduled, dueAt: NOW });
+    await setDeliveries(id, { attempts: attempt - 1, priority: PRIORITY.scheduled, dueAt: NOW });
     const held = await heldDispatch(NOW, id);
     // Another request fails meanwhile.
     await setSubscription(id, { blockedUntil: NOW + 60_000 });
