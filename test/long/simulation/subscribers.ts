@@ -10,7 +10,7 @@ import { type Isolate, Violation, type World } from "./world.ts";
 export const KINDS = WebhookEvent.options;
 
 /** How a subscriber's server behaves; this changes over time. */
-export const BEHAVIOURS = [
+const BEHAVIOURS = [
   ...(["fine", "slow", "flaky", "poisoned", "error", "hang"] as const),
   ...(["unreachable", "stall", "overloaded", "choosy", "picky", "importing"] as const),
 ];
