@@ -49,6 +49,8 @@ export class Connections {
   /** Notes that the dispatch sends no more to a subscription. */
   unserve(subscriptionId: string): void {
     this.#served.delete(subscriptionId);
+    // The workspace that is left may use more of them.
+    this.#connect();
   }
 
   /** Whether no connection has been queued for, taken or given back for `STUCK_MS`. */

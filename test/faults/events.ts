@@ -282,6 +282,7 @@ export const EVENTS: Fault[] = [
     ["delivery/sender.ts", "response?.body?.cancel().catch(() => {});", "", "the body of a success holds no connection"],
     ["delivery/response.ts", "at, at + secret.length)", "at, at + SECRET_MIN_LENGTH)", "a secret that begins with another one is masked whole"],
     ["delivery/response.ts", "at = text.indexOf(secret, at + 1)", "at = -1", "a secret is masked wherever it is repeated"],
+    ["delivery/connections.ts", "    // The workspace that is left may use more of them.\n    this.#connect();\n", "", "a workspace that is the last one served uses the connections of the others at once"],
     ["delivery/dispatch.ts", "leasedUntil = Math.max(leasedUntil, askedAt + LEASE_MS);", "leasedUntil = askedAt + LEASE_MS;", "a clock that is set back shortens no lease"],
     ["delivery/consumer.ts", "Math.max(arrived.get(subscriptionId) ?? 0, wakeAt)", "wakeAt", "a message that came early is followed by another, whatever came with it"],
     ["delivery/round.ts", "  AND ${subscriptions.lastAttempt} IS NOT change.value->>'last')`;", ")`;", "a success that is recorded again does not end the note of an overflow since"],
