@@ -16,8 +16,9 @@ import type { DispatchPorts } from "./session.ts";
  * The path of an event, file by file:
  *
  * 1. events/outbox.ts writes the event and a delivery for each subscription, in the transaction of its record.
- * 2. The caller of that transaction (platform/records.ts, http/routes/automations.ts) sends a wake-up message to a queue
- *    (messages.ts): a hint, which may be lost or come twice.
+ * 2. That transaction also selects the subscriptions to wake (`selectWakeUps` in due.ts). Its caller (platform/records.ts,
+ *    http/routes/automations.ts) sends a wake-up message for each to a queue (messages.ts): a hint, which may be lost or
+ *    come twice.
  * 3. This consumer starts a dispatch for the subscriptions that a batch of messages names.
  * 4. dispatch.ts runs a session for each of them (session.ts), which share connections (connections.ts).
  * 5. A session makes rounds. A round leases the subscription, and reads what is due; the conditions are in round.ts and
@@ -26,8 +27,9 @@ import type { DispatchPorts } from "./session.ts";
  *    order, and when a failed delivery is retried.
  * 7. Rounds record the outcomes, about a second after each, and what is stored of attempts (attempts.ts) and of responses
  *    (response.ts). The round after the last request also releases the lease, unless it claims more.
- * 8. When the session has ended, it decides on the next wake-up message, which this consumer sends. If the
- *    queues lose a message, the scheduled job finds its deliveries (`findLate` in due.ts, called by sweep.ts).
+ * 8. When the session has ended, it decides on the next wake-up message (`nextWakeUp` in messages.ts), which this consumer
+ *    sends. A retry begins with one that is delayed until the delivery is due again. If the queues lose a message, the
+ *    scheduled job finds its deliveries (`findLate` in due.ts, called by sweep.ts).
  *
  * cancellation.ts is about deliveries that end without a request.
  */

@@ -427,7 +427,7 @@ export class DeliverySession {
 
   #noteOutcome(attempt: Attempt, response: string | null): void {
     const { delivery, outcome, startedAt, endedAt } = attempt;
-    const { eventId, type, attempts, attemptsMade, priority, dueAt, scheduledAt } = delivery;
+    const { eventId, type } = delivery;
     const status = statusOf(outcome);
     const durationMs = Math.max(0, endedAt - startedAt);
     // An event that cannot be read says nothing about the endpoint.
@@ -438,7 +438,7 @@ export class DeliverySession {
       subscriptionId: this.#subscriptionId,
       eventId,
       type,
-      claimed: { attempts, attemptsMade, priority, dueAt, scheduledAt },
+      claimed: claimedState(delivery),
       outcome: outcome.kind,
       status,
       startedAt,
@@ -455,16 +455,17 @@ export class DeliverySession {
 
   /** Records a new state of a delivery without an attempt: it waits until `dueAt`, or is cancelled. */
   #noteUnattempted(
-    { eventId, type, attempts, attemptsMade, priority, dueAt, scheduledAt }: PendingDelivery,
+    delivery: PendingDelivery,
     ended: Pick<DeliveryChange, "state" | "dueAt" | "settledAt">,
     now: number,
   ): void {
+    const { eventId, type, attempts, priority } = delivery;
     this.#changes.push({
       ...ended,
       subscriptionId: this.#subscriptionId,
       eventId,
       type,
-      claimed: { attempts, attemptsMade, priority, dueAt, scheduledAt },
+      claimed: claimedState(delivery),
       attempts,
       priority,
       outcome: null,
@@ -484,6 +485,12 @@ export class DeliverySession {
     // release the lease. Not compared with the time: a lease that has run out is to be released, too.
     return leasedUntil === 0 && !mayCancel;
   }
+}
+
+/** The fields of a claimed delivery by which a round recognizes that it has changed since. */
+function claimedState(delivery: PendingDelivery): DeliveryChange["claimed"] {
+  const { attempts, attemptsMade, priority, dueAt, scheduledAt } = delivery;
+  return { attempts, attemptsMade, priority, dueAt, scheduledAt };
 }
 
 /** The fields of the pace, without those of the object that they were read with. */
