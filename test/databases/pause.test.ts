@@ -19,7 +19,7 @@ import {
   rowsIn,
   valueIn,
 } from "../support/databases.ts";
-import { answered, consumeBodies, isolated, MINUTE_MS } from "../support/deliveries.ts";
+import { answered, consumeBodies, DAY_MS, isolated, MINUTE_MS } from "../support/deliveries.ts";
 import { failingDatabase } from "../support/failing.ts";
 import { admitBeside } from "../support/gates.ts";
 import { interposed } from "../support/interposed.ts";
@@ -27,6 +27,7 @@ import { keepLog } from "../support/log-lines.ts";
 import {
   allDelivered,
   cleanUp,
+  countsOf,
   homesOf,
   moved,
   moveUntil,
@@ -82,6 +83,23 @@ test("while a workspace is copied, each write is rejected and nothing is sent", 
   expect(await Platform.ledger({ workspaceId })).toMatchObject({ pending: 3, addsUp: true });
   await moved(workspaceId, "DB_3");
   await livesIn("DB_3");
+});
+
+test("while a workspace is copied, the scheduled job deletes nothing of it, and does not fail", async () => {
+  const { workspaceId, webhookId, api, ids } = await openWithLeads();
+  const automationId = await recordAutomation(workspaceId);
+  await Platform.recordRuns({ workspaceId, runs: [runReport("old", automationId)] });
+  await allDelivered(workspaceId, ids.length);
+  await Platform.removeAutomations({ workspaceId, ids: [automationId] });
+  await Platform.eraseLeads({ workspaceId, ids: ids.slice(0, 1) });
+  expect((await api.delete(`/v1/webhooks/${webhookId}`)).status).toBe(204);
+  await moveUntil(workspaceId, "copying");
+  const before = await countsOf(workspaceId);
+  // By then, all of these are past their retention.
+  await sweep(isolated().env, Date.now() + 500 * DAY_MS);
+  expect(lines.filter((line) => line.includes("sweep_failed"))).toEqual([]);
+  expect(await countsOf(workspaceId)).toEqual(before);
+  await moved(workspaceId, "DB_3");
 });
 
 test("a workspace leaves once its requests in progress have ended", async () => {
