@@ -466,6 +466,7 @@ export async function openDisabledByFailures() {
     },
     ({ disabled_at }) => disabled_at !== null,
   );
+  expect(webhook.disabled_at).not.toBeNull();
   return { ...workspace, adminEmails, webhook, listener };
 }
 
