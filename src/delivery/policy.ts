@@ -375,7 +375,9 @@ export function noteTypeOutcome(
     return { rejections, acceptedTypes: [...new Set([...known.acceptedTypes, type])].toSorted() };
   }
   if (priority === PRIORITY.manual) return known;
-  const { since = endedAt, yieldsUntil = 0 } = known.rejections[type] ?? {};
+  // Not before its streak, even if the clock was set back during the attempt: otherwise, the endpoint would seem to have
+  // accepted something in between (`rejectedTypes`).
+  const { since = Math.max(startedAt, endedAt), yieldsUntil = 0 } = known.rejections[type] ?? {};
   const heldUntil = after.blockedUntil > before.blockedUntil ? after.blockedUntil : endedAt;
   const rejection = {
     since,

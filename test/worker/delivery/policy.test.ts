@@ -587,6 +587,11 @@ describe("the record of an event type", () => {
     expect(later).toMatchObject({ rejections: { [LEAD]: rejection }, acceptedTypes: [] });
   });
 
+  test("has no failure before its streak, even if the clock was set back during the attempt", () => {
+    const setBack = { ...attempt(REJECTED), endedAt: NOW - 60_000 };
+    expect(note(INITIAL_TYPE_OUTCOMES, setBack).rejections[LEAD]?.since).toBe(NOW);
+  });
+
   test("has until when it yields: for three times as long as an attempt has held up the others", () => {
     const yieldsUntil = (types: TypeOutcomes) => types.rejections[LEAD]?.yieldsUntil;
     // A rejection took 20 ms, and began no wait.
