@@ -334,7 +334,7 @@ export interface Rejection {
   /** The outcome of the last one, and its status if there was a response. */
   outcome: string;
   status: number | null;
-  /** Until when other event types come first, because a failure held them up: Unix milliseconds. */
+  /** The end of the time in which other event types come first, because a failure held them up: Unix milliseconds. */
   yieldsUntil?: number;
 }
 

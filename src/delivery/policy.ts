@@ -378,12 +378,12 @@ export function noteTypeOutcome(
   // Not before its streak, even if the clock was set back during the attempt: otherwise, the endpoint would seem to have
   // accepted something in between (`rejectedTypes`).
   const { since = Math.max(startedAt, endedAt), yieldsUntil = 0 } = known.rejections[type] ?? {};
-  const heldUntil = after.blockedUntil > before.blockedUntil ? after.blockedUntil : endedAt;
+  const delayedUntil = after.blockedUntil > before.blockedUntil ? after.blockedUntil : endedAt;
   const rejection = {
     since,
     outcome: outcome.kind,
     status: statusOf(outcome),
-    yieldsUntil: Math.max(yieldsUntil, heldUntil + YIELD_FACTOR * (heldUntil - startedAt)),
+    yieldsUntil: Math.max(yieldsUntil, delayedUntil + YIELD_FACTOR * (delayedUntil - startedAt)),
   };
   return {
     rejections: { ...known.rejections, [type]: rejection },
