@@ -98,7 +98,8 @@ async function* places({ page }: Visit): AsyncGenerator<string> {
   yield "a webhook";
   const webhook = new URL(page.url()).hash.slice(2);
   const summary = page.locator(".menu summary");
-  const actions = page.locator(".actions button");
+  // Not the buttons of their dialogs, which stay in the document for a moment after they are hidden.
+  const actions = page.locator(".actions > button, .menu li button");
   for (let i = 0; i < (await actions.count()); i++) {
     if (!(await actions.nth(i).isVisible())) await summary.click();
     await actions.nth(i).click();
