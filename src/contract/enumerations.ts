@@ -14,12 +14,12 @@ function documented<const Value extends string>(
 
 export const AutomationType = documented(
   "AutomationType",
-  "What triggers the automation. New channels will add new values.",
+  "What triggers the automation: Facebook or Instagram, or a CRM. New channels will add new values.",
   {
-    social_comments: "a comment under a post on Facebook or Instagram",
-    social_story: "a reply to an Instagram or Facebook story",
-    social_messages: "a private message on Facebook or Instagram",
-    lead_ads: "a form submitted on a Meta lead ad",
+    social_comments: "a comment under a post",
+    social_story: "a reply to a story",
+    social_messages: "a private message",
+    lead_ads: "a form on a lead ad",
     crm_source: "an event of a connected CRM",
   },
 );
@@ -56,7 +56,7 @@ export const TriggerType = documented("TriggerType", "What triggered the run.", 
 
 export const WebhookEvent = documented(
   "WebhookEvent",
-  "An event type, and when an event of it is sent. New event types may be added.",
+  "When an event is sent. New types may be added.",
   mapEventTypes(({ when }) => when),
 );
 

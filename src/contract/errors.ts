@@ -28,7 +28,7 @@ export const ERRORS = {
     statuses: [404],
     message: "Cette automatisation n’existe pas dans l’espace de travail.",
     when: "The workspace has no automation with this id.",
-    todo: "List the automations again. The automation's connected account may have been disconnected.",
+    todo: "List the automations again. Its connected account may have been disconnected.",
   },
   webhook_not_found: {
     statuses: [404],
@@ -40,7 +40,7 @@ export const ERRORS = {
     statuses: [404],
     message: "Cette route n’existe pas ou n’est pas encore disponible.",
     when: "The path or method is unknown, or this deployment does not serve it yet.",
-    todo: "Check the method and path against the reference. Paths have no trailing slash.",
+    todo: "Check the method and path. Paths have no trailing slash.",
   },
   automation_not_controllable: {
     statuses: [422],

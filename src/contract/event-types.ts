@@ -20,7 +20,7 @@ interface EventTypeTexts {
 export const EVENT_TYPES = {
   "run.completed": {
     summary: "An automation run finished",
-    when: "when an automation finishes a run, successfully or not",
+    when: "when a run finishes, successfully or not",
     data: "the run",
     name: "Run completed",
     french: {
@@ -40,7 +40,7 @@ export const EVENT_TYPES = {
   },
   "automation.status_changed": {
     summary: "An automation was activated or paused",
-    when: "when an automation is activated or paused, in the app or through this API (other status changes emit no event)",
+    when: "when an automation is activated or paused, in the app or through this API; other changes emit no event",
     data: "the automation after the change",
     name: "Automation status changed",
     french: {

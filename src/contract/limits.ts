@@ -13,6 +13,9 @@ export const PAGE_MAX_BYTES = 512 * 1024;
 /** Maximum size of a request body, in bytes. */
 export const BODY_MAX_BYTES = 16 * 1024;
 
+/** Maximum nesting of the JSON in a request body. The deepest valid one has the custom fields of a lead. */
+export const BODY_NESTING_MAX = 64;
+
 /** How long a request body may take to arrive. */
 export const BODY_MAX_MS = 10_000;
 

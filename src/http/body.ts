@@ -2,7 +2,7 @@ import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
 import { matchedRoutes } from "hono/route";
 import { ApiError } from "../contract/errors.ts";
-import { BODY_MAX_BYTES, BODY_MAX_MS } from "../contract/limits.ts";
+import { BODY_MAX_BYTES, BODY_MAX_MS, BODY_NESTING_MAX } from "../contract/limits.ts";
 import type { AppEnv, ReadBody } from "./context.ts";
 
 const JSON_TYPE = /^application\/json[ \t]*(;.*)?$/i;
@@ -124,9 +124,34 @@ function decode(bytes: Uint8Array): ReadBody {
 }
 
 function parseJson(text: string): unknown {
+  if (isDeeper(text, BODY_NESTING_MAX))
+    throw new ApiError("invalid_request", { reason: "out_of_range", max: BODY_NESTING_MAX });
   try {
     return JSON.parse(text);
   } catch {
     throw new ApiError("invalid_request", { reason: "invalid_json" });
   }
+}
+
+/**
+ * Whether JSON is nested deeper than `max`. It is measured before it is parsed, because what checks, copies or writes a
+ * value calls itself for each level, and would run out of stack.
+ */
+function isDeeper(json: string, max: number): boolean {
+  let depth = 0;
+  for (let at = 0; at < json.length; at++) {
+    const character = json[at];
+    if (character === '"') at = endOfString(json, at);
+    else if (character === "{" || character === "[") depth++;
+    else if (character === "}" || character === "]") depth--;
+    if (depth > max) return true;
+  }
+  return false;
+}
+
+/** Returns the position of the quotation mark that ends the string from `start` on, or the length of an unended one. */
+function endOfString(json: string, start: number): number {
+  let at = start + 1;
+  while (at < json.length && json[at] !== '"') at += json[at] === "\\" ? 2 : 1;
+  return at;
 }

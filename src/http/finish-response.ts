@@ -82,7 +82,7 @@ function setRateLimit(headers: Headers, c: Context<AppEnv>): void {
 const isExact = ({ path }: { path: string }) => !path.endsWith("*");
 
 /** The delay after which a client may retry a request that failed with a transient error. */
-const RETRY_AFTER_SECONDS = 5;
+export const RETRY_AFTER_SECONDS = 5;
 
 /**
  * Responds to any thrown error with the error body of the contract. A read may fail before the key's gate has decided,

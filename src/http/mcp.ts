@@ -1,12 +1,20 @@
 import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
-import { ApiError, type ErrorDetails, type Reason } from "../contract/errors.ts";
+import {
+  ApiError,
+  ERRORS,
+  type ErrorBody,
+  type ErrorDetails,
+  type Reason,
+} from "../contract/errors.ts";
+import { RECORD_MAX_BYTES } from "../contract/limits.ts";
 import { type Feature, isServed } from "../contract/served.ts";
 import { CONTRACT_VERSION } from "../contract/version.ts";
 import { isText } from "../primitives/text.ts";
 import { authenticate, readApiKey } from "./authentication.ts";
 import { readJson } from "./body.ts";
 import type { AppEnv } from "./context.ts";
+import { handleError, RETRY_AFTER_SECONDS } from "./finish-response.ts";
 import { featureOf } from "./served.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: an OpenAPI document is read by shape
@@ -26,11 +34,15 @@ interface Tool {
 /** The headers of a message that the request of a call gets, too: the key, and the origin of the message. */
 const PASSED_ON = ["Authorization", "CF-Connecting-IP", "CF-Ray", "User-Agent"];
 
-/** The statuses with which `authenticate` refuses a request. */
-const REFUSED_STATUSES = [401, 403, 429];
+/** The JSON-RPC error code of an error of ours, and that of any other refusal, from the range that MCP leaves to servers. */
+const INTERNAL_ERROR = -32_603;
+const REFUSED = -32_010;
 
-/** The first version of the protocol with `structuredContent`. */
-const STRUCTURED_SINCE = "2025-06-18";
+/** What the description of a list says besides that of its route. */
+const ASK_FOR_FEW = ` Ask for few, such as \`limit\` 5: one can be ${RECORD_MAX_BYTES / 1024} KB.`;
+
+/** The messages with which a client connects. With an invalid key, they fail by HTTP status, as clients expect. */
+const HANDSHAKE = ["initialize", "server/discover"];
 
 /**
  * Serves the routes of `app` as tools over stateless Streamable HTTP (https://modelcontextprotocol.io). Call it after
@@ -44,58 +56,116 @@ export function serveMcp(app: OpenAPIHono<AppEnv>): void {
     const served = tools.filter(({ features }) =>
       features.every((feature) => isServed(c.env.SERVED_ROUTES, feature)),
     );
-    // A request without an issued key is refused before the SDK reads it.
-    const called = (await readApiKey(c)) === null ? undefined : await callTool(app, c, served);
-    if (called?.isCounted) return called.response;
-    let response: Response | undefined;
-    await authenticate(c, async () => {
-      // A response that reads nothing would not wait for the key's gate, and Hono would add its headers to a refusal.
-      const admission = await c.get("admission");
-      if (admission?.isAdmitted === false) throw admission.error;
-      response = called?.response ?? (await handle(c, served, await readMessage(c)));
-      c.res = response;
-    });
-    return response;
+    const read = await readMessage(c);
+    try {
+      return await respond(app, c, served, read);
+    } catch (error) {
+      return refuse(c, read.message, await handleError(error as Error, c));
+    }
   });
 }
 
+async function respond(
+  app: OpenAPIHono<AppEnv>,
+  c: Context<AppEnv>,
+  tools: Tool[],
+  { message, error }: ReadMessage,
+): Promise<Response | undefined> {
+  // A request without an issued key is refused before the SDK reads it.
+  const isCall = message?.method === "tools/call" && (await readApiKey(c)) !== null;
+  const called = isCall ? await callTool(app, c, tools, message) : undefined;
+  if (called?.isCounted) return called.response;
+  let response: Response | undefined;
+  await authenticate(c, async () => {
+    // A response that reads nothing would not wait for the key's gate.
+    const admission = await c.get("admission");
+    if (admission?.isAdmitted === false) throw admission.error;
+    if (error) throw error;
+    response = called?.response ?? (await handle(c, tools, message));
+    c.res = response;
+  });
+  return response;
+}
+
 /**
- * Responds to a tool call with its route; undefined for any other message. `isCounted` says whether the route has
- * authenticated and counted the call, because a call with invalid arguments reaches no route.
+ * Responds to a tool call with its route. `isCounted` says whether the route has authenticated and counted the call,
+ * because a call with invalid arguments reaches no route.
  */
 async function callTool(
   app: OpenAPIHono<AppEnv>,
   c: Context<AppEnv>,
   tools: Tool[],
-): Promise<{ response: Response; isCounted: boolean } | undefined> {
-  const message = await readMessage(c).catch(() => null);
-  if (message?.method !== "tools/call") return undefined;
+  message: JsonObject,
+): Promise<{ response: Response; isCounted: boolean }> {
   let routed: Response | undefined;
   let refusal: Response | undefined;
   const response = await handle(c, tools, message, async (request) => {
     routed = await app.fetch(request, c.env, c.executionCtx);
-    if (REFUSED_STATUSES.includes(routed.status)) refusal = routed.clone();
+    const { status } = routed;
+    if ([401, 403, 429].includes(status) || status >= 500) refusal = routed.clone();
     return routed;
   });
-  // A refused key gets the HTTP response that it gets everywhere else.
-  if (refusal) return { response: refusal, isCounted: true };
+  if (refusal) return { response: await refuse(c, message, refusal), isCounted: true };
   for (const [name, value] of routed?.headers ?? [])
     if (/^(x-)?ratelimit/.test(name)) response.headers.set(name, value);
   return { response, isCounted: routed !== undefined };
 }
 
 /**
- * Reads the message of a request; null for a GET or DELETE, which has none.
- *
- * @throws ApiError `invalid_request` for a message that is not an object. A batch is rejected, too, because the protocol
- *   has none since version 2025-06-18, and a batch of a hundred calls would make a response of a hundred pages.
+ * Converts a refusal to the JSON-RPC error of its request, with status 200. Clients and proxies such as `mcp-remote`
+ * lose a response with any other status, and wait for the request until it times out. The status stays if the key was
+ * never issued, or if it is refused when the client connects.
  */
-async function readMessage(c: Context<AppEnv>): Promise<JsonObject | null> {
-  if (c.req.method !== "POST") return null;
-  const message = await readJson(c);
-  if (typeof message !== "object" || message === null || Array.isArray(message))
+async function refuse(
+  c: Context<AppEnv>,
+  message: JsonObject | null,
+  refusal: Response,
+): Promise<Response> {
+  const { id, method } = message ?? {};
+  // A notification has no id, and gets no JSON-RPC response.
+  if (typeof id !== "string" && typeof id !== "number") return refusal;
+  const isAtHandshake = HANDSHAKE.includes(method) && refusal.status === 401;
+  const status = isAtHandshake || (await readApiKey(c)) === null ? refusal.status : 200;
+  const { error } = (await refusal.json()) as ErrorBody;
+  const headers = new Headers(refusal.headers);
+  headers.set("Content-Type", "application/json");
+  headers.delete("Content-Length");
+  if (status === 200) headers.delete("WWW-Authenticate");
+  return Response.json({ jsonrpc: "2.0", id, error: toRpcError(error) }, { status, headers });
+}
+
+/** Many agents show their model only the message of a JSON-RPC error, so it says how long to wait, as `data` does. */
+function toRpcError({ code, message, details }: ErrorBody["error"]) {
+  const isOurs = code === "internal_error";
+  const seconds = details.retry_after_seconds ?? (isOurs ? RETRY_AFTER_SECONDS : undefined);
+  const wait = seconds === undefined ? {} : { retry_after_seconds: seconds };
+  return {
+    code: isOurs ? INTERNAL_ERROR : REFUSED,
+    message: `${code}: ${ERRORS[code].when}${seconds === undefined ? "" : ` Retry after ${seconds} s.`}`,
+    data: { code, message, details: { ...details, ...wait } },
+  };
+}
+
+/** The message of a request, or the error of one that cannot be used; a GET or DELETE has neither. */
+interface ReadMessage {
+  message: JsonObject | null;
+  error?: unknown;
+}
+
+/**
+ * Reads the message of a request. One that is not an object is an error. So is a batch, because the protocol has none
+ * since version 2025-06-18, and a batch of a hundred calls would make a response of a hundred pages.
+ */
+async function readMessage(c: Context<AppEnv>): Promise<ReadMessage> {
+  if (c.req.method !== "POST") return { message: null };
+  try {
+    const message = await readJson(c);
+    if (typeof message === "object" && message !== null && !Array.isArray(message))
+      return { message };
     throw new ApiError("invalid_request", { reason: "invalid_type" });
-  return message;
+  } catch (error) {
+    return { message: null, error };
+  }
 }
 
 /** Responds to a message. @param send sends the request of a call to its route. */
@@ -105,7 +175,6 @@ async function handle(
   message: JsonObject | null,
   send?: (request: Request) => Promise<Response>,
 ): Promise<Response> {
-  const isStructured = (c.req.header("MCP-Protocol-Version") ?? "") >= STRUCTURED_SINCE;
   // The SDK is imported when needed, because its schemas take a quarter of the start of an isolate, and few requests
   // need them.
   const { createMcpHandler, Server } = await import("@modelcontextprotocol/server");
@@ -123,9 +192,7 @@ async function handle(
       const request = toRequest(c, tool, params.arguments ?? {});
       if (request instanceof ApiError) return toError(request.toBody());
       const response = await send(request);
-      const text = await response.text();
-      const body = text === "" ? null : JSON.parse(text);
-      return response.ok ? toResult(response.status, body, isStructured) : toError(body);
+      return toResult(response, await response.text());
     });
     return server;
   });
@@ -159,13 +226,21 @@ function lastData(stream: string): string | undefined {
 }
 
 function toError(body: unknown) {
-  return { content: [{ type: "text" as const, text: JSON.stringify(body) }], isError: true };
+  return { content: toContent(JSON.stringify(body)), isError: true };
 }
 
-/** Makes the result of a call: structured content, or text for clients that do not support it. */
-function toResult(status: number, body: unknown, isStructured: boolean) {
-  if (body !== null && isStructured) return { content: [], structuredContent: body as JsonObject };
-  return { content: [{ type: "text" as const, text: JSON.stringify(body ?? { status }) }] };
+function toContent(text: string) {
+  return [{ type: "text" as const, text }];
+}
+
+/**
+ * Makes the result of a call. It has the JSON twice: as text, because most agents pass only that to their model, and as
+ * structured content, because clients require it of a tool with an `outputSchema`.
+ */
+function toResult({ ok, status }: Response, text: string) {
+  if (text === "") return { content: toContent(JSON.stringify({ status })) };
+  if (!ok) return { content: toContent(text), isError: true };
+  return { content: toContent(text), structuredContent: JSON.parse(text) as JsonObject };
 }
 
 /** Makes the request of a call. An argument that is not a parameter belongs to the body. */
@@ -248,7 +323,7 @@ function toolsOf(app: OpenAPIHono<AppEnv>): Tool[] {
         definition: {
           name: operationId,
           title: summary,
-          description: `${summary}. ${description}`,
+          description: `${summary}. ${description}${"limit" in properties ? ASK_FOR_FEW : ""}`,
           inputSchema: { type: "object", properties, required, additionalProperties: false },
           ...(success && { outputSchema: jsonSchema(success) }),
           annotations: { readOnlyHint: verb === "get", destructiveHint: verb === "delete" },

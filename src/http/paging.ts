@@ -6,8 +6,10 @@ import type { Page, PageRequest } from "../db/page.ts";
 
 const { min, max } = PAGE_LIMIT;
 
-/** The beginning of every list's description. */
-export const NEWEST_FIRST = `Paginated, newest first. Items that are added or removed while you paginate make you neither miss nor repeat others. A page ends at about ${PAGE_MAX_BYTES / 1024} KiB, whatever its \`limit\`. Follow \`next_cursor\` until it is null, even after a page that is short or empty.`;
+/** The beginning of every list's description. @param by what the list is sorted by. */
+export function newestFirst(by: string): string {
+  return `Newest first, by ${by}. Follow \`next_cursor\` until it is null, even after a short page. Items that come or go meanwhile make you neither miss nor repeat others.`;
+}
 
 /** The query parameters of every list. A `limit` has decimal digits, and is never clamped. */
 export const PageQuery = z.object({
@@ -25,7 +27,7 @@ export const PageQuery = z.object({
       maximum: max,
       default: PAGE_LIMIT.default,
       param: {
-        description: `Maximum number of items on the page, ${min} to ${max}. Values outside this range give 400; they are not clamped.`,
+        description: `Maximum number of items on the page, ${min} to ${max}. Values outside this range give 400; they are not clamped. Whatever the number, a page ends at about ${PAGE_MAX_BYTES / 1024} KiB.`,
         example: PAGE_LIMIT.default,
       },
     }),

@@ -36,6 +36,8 @@ export const PERSONAL_FIELDS = {
     shown: z.record(z.string(), z.unknown()).openapi({
       // Without this, the OpenAPI 3.0 document would call the properties nullable, which needs a type.
       additionalProperties: {},
+      // Some importers of agents reject an object without them.
+      properties: {},
       description:
         "Other data from the lead's source, such as form answers. The source determines the keys and value types.",
       example: { budget: "10 000 – 15 000 €", visite_souhaitee: true },

@@ -14,7 +14,7 @@ const HEADERS: Record<string, string> = {
   [WEBHOOK_HEADER]:
     "The `id` of the subscription. Use it to pick the secret if several subscriptions share a URL. This header is not covered by the signature.",
   "X-Service-Signature":
-    "`t=<unix seconds>,v1=<hex>`: the HMAC-SHA256 of `{t}.{raw body}`, keyed with the whole secret, `whsec_` included. While a secret is being rotated, there are several `v1` (`t=…,v1=…,v1=…`) in any order. Accept the delivery if one of them is valid. Reject a `t` that differs from your clock by more than 5 minutes.",
+    "`t=<unix seconds>,v1=<hex>`: the HMAC-SHA256 of `{t}.{raw body}`, keyed with the whole secret, `whsec_` included. While a secret is being rotated, there are several `v1` (`t=…,v1=…,v1=…`) in any order. Accept the delivery if one of them is valid. Reject a `t` more than 5 minutes from your clock.",
   "webhook-id": "The `id` of the event, for Standard Webhooks libraries.",
   "webhook-timestamp": "Unix seconds, for Standard Webhooks libraries.",
   "webhook-signature":

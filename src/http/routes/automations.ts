@@ -13,7 +13,7 @@ import {
 } from "../../records/automations.ts";
 import { jsonBody } from "../body.ts";
 import { newApp } from "../context.ts";
-import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
+import { newestFirst, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { limitRowsInFlight } from "../read-limits.ts";
 import { body, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
@@ -40,7 +40,7 @@ automationRoutes.openapi(
     operationId: "listAutomations",
     tags: ["Automations"],
     summary: "List the automations of the workspace",
-    description: `${NEWEST_FIRST} Sorted by when the automations first appeared here, a time that is not part of the response. Changes do not affect the order.`,
+    description: newestFirst("when they first appeared here, which no response shows"),
     middleware: [served("automations"), limitRowsInFlight],
     request: { query: PageQuery },
     responses: {
@@ -104,7 +104,7 @@ automationRoutes.openapi(
     tags: ["Automations"],
     summary: "Pause or activate an automation",
     description:
-      "Takes effect immediately and emits `automation.status_changed`. If the automation already has that status, the response is still 200, `updated_at` does not change and no event is emitted, so the request is safe to repeat. An automation in `draft` or `error` gives 422.",
+      "Takes effect immediately and emits `automation.status_changed`. If the automation already has that status, the response is still 200, `updated_at` stays and no event is emitted, so the request is safe to repeat. An automation in `draft` or `error` gives 422.",
     middleware: [served("automations.patch"), jsonBody],
     request: {
       params: AutomationParams,

@@ -1,7 +1,7 @@
 import { createRoute } from "@hono/zod-openapi";
 import { Lead, listLeads } from "../../records/leads.ts";
 import { newApp } from "../context.ts";
-import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
+import { newestFirst, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { limitRowsInFlight } from "../read-limits.ts";
 import { errors, json } from "../responses.ts";
 import { served } from "../served.ts";
@@ -18,7 +18,7 @@ leadRoutes.openapi(
     operationId: "listLeads",
     tags: ["Leads"],
     summary: "List the leads of the workspace",
-    description: `${NEWEST_FIRST} Sorted by \`created_at\`. To learn of new leads as they come in, subscribe to \`lead.created\` instead of polling.`,
+    description: `${newestFirst("`created_at`")} Rather than poll, subscribe to \`lead.created\`.`,
     middleware: [served("leads"), limitRowsInFlight],
     request: { query: PageQuery },
     responses: {

@@ -4,7 +4,7 @@ import { isId } from "../../contract/ids.ts";
 import { servesCrmSources } from "../../contract/served.ts";
 import { listRuns, listRunsOfAutomation, Run } from "../../records/runs.ts";
 import { newApp } from "../context.ts";
-import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
+import { newestFirst, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { limitRowsInFlight } from "../read-limits.ts";
 import { errors, json } from "../responses.ts";
 import { served } from "../served.ts";
@@ -22,7 +22,7 @@ runRoutes.openapi(
     operationId: "listRuns",
     tags: ["Runs"],
     summary: "List the runs of the workspace",
-    description: `${NEWEST_FIRST} Sorted by \`occurred_at\`.`,
+    description: newestFirst("`occurred_at`"),
     middleware: [served("runs"), limitRowsInFlight],
     request: { query: PageQuery },
     responses: {
@@ -45,7 +45,7 @@ runRoutes.openapi(
     operationId: "listRunsOfAutomation",
     tags: ["Runs"],
     summary: "List the runs of one automation",
-    description: `${NEWEST_FIRST} Sorted by \`occurred_at\`.`,
+    description: newestFirst("`occurred_at`"),
     middleware: [served("runs"), limitRowsInFlight],
     request: { params: AutomationParams, query: PageQuery },
     responses: {

@@ -24,7 +24,7 @@ import {
 import { loadDataKeyToWrite } from "../../workspaces/data-keys.ts";
 import { jsonBody } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
-import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
+import { newestFirst, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { limitRowsInFlight } from "../read-limits.ts";
 import { body, empty, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
@@ -94,7 +94,7 @@ webhookRoutes.openapi(
     operationId: "createWebhook",
     tags: ["Webhooks"],
     summary: "Subscribe to events",
-    description: `From then on, events of the types that you list are sent to your URL, signed with the \`secret\` in the response. Store it, because it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise. Without an \`Idempotency-Key\`, a request that is sent twice creates two subscriptions.`,
+    description: `From then on, events of the types that you list are sent to your URL, signed with the \`secret\` in the response. Store it, because it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise. Without an \`Idempotency-Key\`, sending it twice creates two.`,
     middleware: [served("webhooks"), jsonBody],
     request: { headers: CreationHeaders, body: body(WebhookCreation, CREATION) },
     responses: {
@@ -121,7 +121,7 @@ webhookRoutes.openapi(
     operationId: "listWebhooks",
     tags: ["Webhooks"],
     summary: "List the subscriptions of the workspace",
-    description: `${NEWEST_FIRST} Sorted by \`created_at\`. Secrets are not included.`,
+    description: `${newestFirst("`created_at`")} Secrets are not included.`,
     middleware: [served("webhooks"), limitRowsInFlight],
     request: { query: PageQuery },
     responses: {

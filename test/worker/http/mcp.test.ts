@@ -1,9 +1,10 @@
-import { exports } from "cloudflare:workers";
+import { env, exports } from "cloudflare:workers";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { describe, expect, test } from "vitest";
-import { ApiError } from "../../../src/contract/errors.ts";
+import { ApiError, type ErrorCode, type ErrorDetails } from "../../../src/contract/errors.ts";
 import {
   authorizedBy,
+  deployedWith,
   fetchText,
   freshAddress,
   leadReport,
@@ -16,6 +17,7 @@ import {
   send,
 } from "../../support/api.ts";
 import { operationsOf } from "../../support/document.ts";
+import { interposed } from "../../support/interposed.ts";
 import { keepLog } from "../../support/log-lines.ts";
 
 const lines = keepLog();
@@ -104,6 +106,14 @@ test("an agent that listens for changes is told that none will come, and the str
   expect(await listening.closed).toBe("graceful");
 });
 
+/** The JSON-RPC error of a refused call. Its message says how long to wait, and its data is the error of the HTTP API. */
+function refusedCall(errorCode: ErrorCode, details: ErrorDetails = {}, code = -32_010) {
+  const { error } = new ApiError(errorCode, details).toBody();
+  const wait = details.retry_after_seconds;
+  const message = expect.stringMatching(`^${errorCode}: .*${wait ? ` ${wait} s` : ""}`);
+  return { jsonrpc: "2.0", id: 1, error: { code, message, data: error } };
+}
+
 /** Sends a call of a tool as it is. */
 function ask(params: unknown, more: object = {}): Promise<Response> {
   const message = { jsonrpc: "2.0", id: 1, method: "tools/call", params };
@@ -127,8 +137,7 @@ test("a call counts once against the quota, and one without a key is 401", async
   await first.text();
   expect((await api.get("/v1/leads")).headers["x-ratelimit-remaining"]).toBe("8");
   const refused = await ask(call);
-  expect(refused.status).toBe(401);
-  expect(await refused.json()).toEqual(refusal(401, "invalid_api_key").body);
+  expect([refused.status, await refused.json()]).toEqual([401, refusedCall("invalid_api_key")]);
 });
 
 test.each([
@@ -146,8 +155,7 @@ test.each([
   expect(answer.headers.get("X-RateLimit-Remaining")).toBe("9");
   expect(await answer.text()).toContain(said);
   const refused = await ask(call, { "CF-Connecting-IP": "203.0.113.77" });
-  expect(refused.status).toBe(401);
-  expect(await refused.json()).toEqual(refusal(401, "invalid_api_key").body);
+  expect([refused.status, await refused.json()]).toEqual([401, refusedCall("invalid_api_key")]);
 });
 
 /** Sends any message, or several. */
@@ -168,6 +176,14 @@ function post(
   );
 }
 
+const INITIALIZE = {
+  ...{ jsonrpc: "2.0", id: 1, method: "initialize" },
+  params: {
+    protocolVersion: "2025-06-18",
+    capabilities: {},
+    clientInfo: { name: "test", version: "1" },
+  },
+};
 const LIST_TOOLS = { jsonrpc: "2.0", id: 1, method: "tools/list", params: {} };
 
 interface ToolResult {
@@ -247,23 +263,72 @@ describe("a request to /mcp", () => {
     const [mcp, http] = await Promise.all(
       answers.map(async (answer) => ({
         status: answer.status,
-        code: ((await answer.json()) as { error: { code: string } }).error.code,
         limit: answer.headers.get("X-RateLimit-Limit"),
         after: answer.headers.get("Retry-After"),
       })),
     );
-    expect(mcp).toEqual({ status: 429, code: "rate_limited", limit: "20", after: http?.after });
+    expect(mcp).toEqual({ status: 429, limit: "20", after: http?.after });
   });
 });
 
 describe("a call of a tool", () => {
-  test("with the key of a workspace without access gets 403, as over HTTP", async () => {
+  test("with the key of a workspace without access is refused in JSON-RPC", async () => {
     const { workspaceId, apiKey } = await openWorkspace();
     await Platform.setWorkspaceAccess({ workspaceId, granted: false });
     const call = { name: "listLeads", arguments: {} };
     const response = await ask(call, { Authorization: `Bearer ${apiKey}` });
-    const { status, body } = refusal(403, "workspace_access_denied");
-    expect([response.status, await response.json()]).toEqual([status, body]);
+    expect(await response.json()).toEqual(refusedCall("workspace_access_denied"));
+  });
+
+  test.each(["tools/call", "tools/list"])(
+    "with a key over its rate limit learns in JSON-RPC how long to wait: %s",
+    async (method) => {
+      const { apiKey, api } = await openWorkspace({ requestsPerWindow: 1 });
+      await api.get("/v1/leads");
+      const response = await post(apiKey, { ...LIST_TOOLS, method, params: { name: "listLeads" } });
+      const wait = Number(response.headers.get("Retry-After"));
+      expect(response.status).toBe(200);
+      expect(wait).toBeGreaterThan(0);
+      expect(await response.json()).toEqual(
+        refusedCall("rate_limited", { retry_after_seconds: wait }),
+      );
+    },
+  );
+
+  test("with a key that was revoked since `initialize` is refused in JSON-RPC", async () => {
+    const { keyId, apiKey } = await openWorkspace();
+    expect((await post(apiKey, INITIALIZE)).status).toBe(200);
+    await Platform.revokeApiKey({ keyId });
+    const message = { ...LIST_TOOLS, method: "tools/call", params: { name: "listLeads" } };
+    const response = await post(apiKey, message);
+    expect([response.status, response.headers.get("WWW-Authenticate")]).toEqual([200, null]);
+    expect(await response.json()).toEqual(refusedCall("invalid_api_key"));
+    const handshake = await post(apiKey, INITIALIZE);
+    expect([handshake.status, handshake.headers.get("WWW-Authenticate")]).toEqual([401, "Bearer"]);
+  });
+
+  test("that fails on our side says in JSON-RPC when to retry", async () => {
+    const { apiKey } = await openWorkspace();
+    const DB = interposed(env.DB, () => Promise.reject(new Error("down")));
+    const failing = deployedWith({ DB });
+    const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" };
+    const params = { name: "listLeads" };
+    const body = JSON.stringify({ ...LIST_TOOLS, method: "tools/call", params });
+    const response = await failing(new Request(URL_OF_MCP, { method: "POST", headers, body }));
+    expect(response.status).toBe(200);
+    expect(await response.json()).toEqual(
+      refusedCall("internal_error", { retry_after_seconds: 5 }, -32_603),
+    );
+  });
+
+  test("that is nested without end is refused before it is parsed", async () => {
+    const { apiKey } = await openWorkspace();
+    const nested = `${'{"a":'.repeat(2_000)}1${"}".repeat(2_000)}`;
+    const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"listLeads","arguments":${nested}}}`;
+    const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" };
+    expect(await send("/mcp", { method: "POST", headers, body: call })).toEqual(
+      refusal(400, "invalid_request", { reason: "out_of_range", max: 64 }),
+    );
   });
 
   test("has the id and the client of its message in the log line of its route", async () => {
@@ -332,23 +397,19 @@ describe("a call of a tool", () => {
     });
   });
 
-  test("has its result once: structured, or as text for a client that knows no other", async () => {
-    const { workspaceId, apiKey, api } = await openWorkspace();
-    await recordLead(workspaceId);
-    const { body } = await api.get("/v1/leads");
-    expect(await resultOf(apiKey, "listLeads", {})).toEqual({
-      content: [],
-      structuredContent: body,
-    });
-    const first = { "MCP-Protocol-Version": "2025-06-18" };
-    expect(await resultOf(apiKey, "listLeads", {}, first)).toMatchObject({
-      structuredContent: body,
-    });
-    const former = { "MCP-Protocol-Version": "2025-03-26" };
-    expect(await resultOf(apiKey, "listLeads", {}, former)).toEqual({
-      content: [{ type: "text", text: JSON.stringify(body) }],
-    });
-  });
+  test.each([null, "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])(
+    "has its result as JSON text and as structured content in version %s",
+    async (version) => {
+      const { workspaceId, apiKey, api } = await openWorkspace();
+      await recordLead(workspaceId);
+      const { body } = await api.get("/v1/leads");
+      const headers = version === null ? {} : { "MCP-Protocol-Version": version };
+      expect(await resultOf(apiKey, "listLeads", {}, headers)).toEqual({
+        content: [{ type: "text", text: JSON.stringify(body) }],
+        structuredContent: body,
+      });
+    },
+  );
 
   test("has a page of half a megabyte at most, and goes on with its cursor", async () => {
     const { workspaceId, apiKey } = await openWorkspace();
@@ -364,7 +425,23 @@ describe("a call of a tool", () => {
   });
 });
 
-/** The keywords of a schema that widespread models refuse, with their place. */
+/** The parts of a schema or document that widespread models and importers of agents refuse, with their place. */
+function* refusedParts(part: unknown, place: string): Generator<string> {
+  if (typeof part !== "object" || part === null) return;
+  const { type, properties } = part as { type?: unknown; properties?: unknown };
+  if (type === "object" && properties === undefined) yield `${place} has no properties`;
+  for (const [key, value] of Object.entries(part)) {
+    if (key === "description" && String(value).length > DESCRIPTION_MAX && isText(value))
+      yield `${place}/${key} is too long`;
+    yield* refusedParts(value, `${place}/${key}`);
+  }
+}
+
+/** The longest description that importers of agents accept. */
+const DESCRIPTION_MAX = 300;
+const isText = (value: unknown) => typeof value === "string";
+
+/** The keywords of a tool's schema that widespread models refuse, with their place. */
 function* refusedKeywords(schema: unknown, place = ""): Generator<string> {
   if (typeof schema !== "object" || schema === null) return;
   for (const [key, value] of Object.entries(schema)) {
@@ -376,12 +453,19 @@ function* refusedKeywords(schema: unknown, place = ""): Generator<string> {
   }
 }
 
+interface ListedTool {
+  name: string;
+  description: string;
+  inputSchema: { properties: Record<string, { type?: string; items?: { type?: string } }> };
+  outputSchema?: object;
+}
+
 /** The tools as an agent lists them, without the SDK's client. */
 async function listTools() {
   const { apiKey } = await openWorkspace();
   const response = await post(apiKey, LIST_TOOLS);
   const { result } = (await response.json()) as {
-    result: { tools: { name: string; inputSchema: object; outputSchema?: object }[] };
+    result: { tools: ListedTool[] };
   };
   return result.tools;
 }
@@ -398,6 +482,25 @@ test("the schemas of the tools have no reference, example or unusual format", as
     properties: { events: { items: { enum: expect.arrayContaining(["lead.created"]) } } },
     required: ["url", "events"],
   });
+});
+
+test("no description of a tool or of the document is too long for importers, and each object has properties", async () => {
+  const { info: _, tags: __, ...described } = document as Record<string, unknown>;
+  expect([...refusedParts(described, ""), ...refusedParts(await listTools(), "")]).toEqual([]);
+});
+
+test("no argument of a tool has an object in it", async () => {
+  const all = (await listTools()).flatMap(({ inputSchema }) =>
+    Object.values(inputSchema.properties),
+  );
+  expect(all.flatMap(({ type, items }) => [type, items?.type])).not.toContain("object");
+});
+
+test("the tool of a list says to ask for few items", async () => {
+  const lists = (await listTools()).filter(({ inputSchema }) => "limit" in inputSchema.properties);
+  expect(lists.map(({ name }) => name)).toHaveLength(5);
+  for (const { description } of lists)
+    expect(description).toMatch(/Ask for few, such as `limit` 5/);
 });
 
 test("the schemas of the tools mark times as such", async () => {
