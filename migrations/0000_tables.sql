@@ -223,7 +223,7 @@ CREATE TABLE `workspaces` (
 	`test_events` integer DEFAULT 0 NOT NULL,
 	`test_events_since` integer DEFAULT 0 NOT NULL,
 	`sessions_not_before` integer DEFAULT 0 NOT NULL,
-	`revoked_keys` text DEFAULT '[]' NOT NULL,
+	`revoked_keys` text DEFAULT '{}' NOT NULL,
 	`webhooks_max` integer,
 	`created_at` integer NOT NULL
 ) WITHOUT ROWID;

@@ -76,8 +76,11 @@ export const workspaces = sqliteTable(
     testEventsSince: integer("test_events_since").notNull().default(0),
     /** Portal links and sessions that were issued up to this time are invalid: see `PortalGrant`. */
     sessionsNotBefore: integer("sessions_not_before").notNull().default(0),
-    /** The ids of the API keys that were revoked last: see `GuardedClient`. */
-    revokedKeys: text("revoked_keys", { mode: "json" }).$type<string[]>().notNull().default([]),
+    /** The API keys that were revoked in the last hour, by id, with the time: see `GuardedClient`. */
+    revokedKeys: text("revoked_keys", { mode: "json" })
+      .$type<Record<string, number>>()
+      .notNull()
+      .default({}),
     /** Maximum number of subscriptions; null for `SUBSCRIPTIONS_MAX`. */
     webhooksMax: integer("webhooks_max"),
     createdAt: integer("created_at").notNull(),
@@ -223,8 +226,7 @@ export const subscriptions = sqliteTable(
     createdAt: integer("created_at").notNull(),
     /**
      * The `Idempotency-Key` of the request that created it, behind the id of its API key, so that no other API key can
-     * repeat the request. Cleared when the subscription is deleted, when its secret is rotated, or when the key is used
-     * again after a day.
+     * repeat the request: see `isRepeatable` in subscriptions/creation.ts.
      */
     idempotencyKey: text("idempotency_key"),
     /** The URL and events of that request; those of the subscription may have changed since. */

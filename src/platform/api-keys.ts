@@ -4,7 +4,7 @@ import { randomId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { API_KEYS_MAX, KEY_NAME_MAX_LENGTH, KEY_OVERLAP_MAX_SECONDS } from "../contract/limits.ts";
 import { DAY_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
-import { commit } from "../db/client.ts";
+import { commit, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
 import { label } from "../primitives/text.ts";
 import { callObject } from "../rate-limit/call.ts";
@@ -80,7 +80,9 @@ export const updateApiKey = operation({
   output: Nothing,
   examples: [{ keyId, requestsPerWindow: 6000 }],
   async run({ env, note }, { keyId, requestsPerWindow }) {
-    const [updated] = await updateQuota(openDirectory(env), keyId, requestsPerWindow, Date.now());
+    // Not retried: a second try could undo a change that another call made in between.
+    const directory = withoutRetries(openDirectory(env));
+    const [updated] = await updateQuota(directory, keyId, requestsPerWindow, Date.now());
     if (!updated) throw new InputError("keyId", "no such key, or it is revoked or expired");
     note?.(updated.workspaceId);
     // The gate of the key applies the new rate limit once this returns.
@@ -108,7 +110,7 @@ export const rollApiKey = operation({
     note?.(old.workspaceId);
     // The gate of the old key must know when the key ends before this operation returns, even if an earlier call has
     // rolled the key, and failed before it told the gate.
-    if (isRevoked) await endKey(env, old);
+    if (isRevoked) await endKey(env, old, now);
     else await invalidateKey(env, old);
     if (refusal) throw refusal;
     return made;
@@ -135,10 +137,11 @@ export const revokeApiKey = operation({
   examples: [{ keyId }, { apiKey: "key_live_…" }],
   async run({ env }, { keyId, apiKey }) {
     const key = keyId != null ? { id: keyId } : { keyHash: await hashApiKey(apiKey ?? "") };
-    const [revoked] = await revokeKey(openDirectory(env), key, Date.now());
+    const now = Date.now();
+    const [revoked] = await revokeKey(openDirectory(env), key, now);
     if (!revoked) throw new InputError(keyId != null ? "keyId" : "apiKey", "no such key");
     const { id, workspaceId } = revoked;
-    const { db } = await endKey(env, revoked);
+    const { db } = await endKey(env, revoked, now);
     return { keyId: id, workspaceId, webhookIds: await listCreatedBy(db, workspaceId, id) };
   },
 });
@@ -149,10 +152,11 @@ export const revokeApiKey = operation({
  *
  * @returns where its workspace lives.
  */
-async function endKey(env: Env, key: GatedKey): Promise<Placement> {
+async function endKey(env: Env, key: GatedKey, now: number): Promise<Placement> {
   const { id, workspaceId } = key;
   const placement = await findPlacement(env, workspaceId);
-  await Promise.all([invalidateKey(env, key), commit(placement.db, refuseWrites(workspaceId, id))]);
+  const refused = commit(placement.db, refuseWrites(workspaceId, id, now));
+  await Promise.all([invalidateKey(env, key), refused]);
   return placement;
 }
 

@@ -134,7 +134,8 @@ export const updateWorkspace = operation({
   ],
   async run({ env }, { workspaceId, ...changes }) {
     const { db } = await findPlacement(env, workspaceId);
-    const updated = await commit(db, updateDetails(workspaceId, changes));
+    // Not retried: a second try could undo a change that another call made in between.
+    const updated = await commit(withoutRetries(db), updateDetails(workspaceId, changes));
     if (updated === 0) throw unknownWorkspace();
     return {};
   },
@@ -258,7 +259,9 @@ export const endPortalSessions = operation({
   examples: [{ workspaceId }],
   async run({ env }, { workspaceId }) {
     const { db } = await expectWorkspace(env, workspaceId);
-    if ((await commit(db, endSessions(workspaceId, Date.now()))) === 0) throw unknownWorkspace();
+    // Not retried: a second try would end a link that was created in between.
+    const ended = await commit(withoutRetries(db), endSessions(workspaceId, Date.now()));
+    if (ended === 0) throw unknownWorkspace();
     return {};
   },
 });

@@ -1,4 +1,4 @@
-import { and, eq, gt, lte, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, isNull, not, type SQL, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
@@ -39,7 +39,10 @@ function scopedKey({ idempotencyKey, keyId }: CreationRequest): string | null {
   return idempotencyKey == null ? null : `${keyId ?? "portal"} ${idempotencyKey}`;
 }
 
-/** Reads the subscription that the same API key created with this `Idempotency-Key` within the last day. */
+/**
+ * Reads the subscription that the same API key created with this `Idempotency-Key`, if that request may be repeated
+ * (`isRepeatable`).
+ */
 export function selectCreated(
   workspaceId: string,
   request: CreationRequest & { idempotencyKey: string },
@@ -53,12 +56,22 @@ function selectByKey(workspaceId: string, scoped: string, now: number) {
     and(
       eq(subscriptions.workspaceId, workspaceId),
       eq(subscriptions.idempotencyKey, scoped),
-      gt(subscriptions.createdAt, now - DAY_MS),
+      isRepeatable(now),
     ),
   );
 }
 
-/** Clears an `Idempotency-Key` that is a day old, so that it can be used again. */
+/**
+ * SQL condition: the request that created the subscription may be repeated, and is then shown the secret. It is less
+ * than a day old, and the subscription still exists and has its first secret. The key stays stored otherwise, because a
+ * restored database would have it back.
+ */
+function isRepeatable(now: number): SQL {
+  const { createdAt, rotatedAt, deletedAt } = subscriptions;
+  return and(gt(createdAt, now - DAY_MS), isNull(rotatedAt), isNull(deletedAt)) as SQL;
+}
+
+/** Clears an `Idempotency-Key` whose request cannot be repeated any more, so that it can be used again. */
 function releaseIdempotencyKey(workspaceId: string, idempotencyKey: string, now: number): Part {
   return qb
     .update(subscriptions)
@@ -67,7 +80,7 @@ function releaseIdempotencyKey(workspaceId: string, idempotencyKey: string, now:
       and(
         eq(subscriptions.workspaceId, workspaceId),
         eq(subscriptions.idempotencyKey, idempotencyKey),
-        lte(subscriptions.createdAt, now - DAY_MS),
+        not(isRepeatable(now)),
       ),
     );
 }

@@ -50,8 +50,6 @@ export async function rotateSecret(
           sealedSecret: sealed,
           earlierSecrets: until === null ? null : earlier,
           rotatedAt: now,
-          // A repeated request that created the subscription must not show the new secret.
-          idempotencyKey: null,
         })
         .where(and(isSubscription(webhookId), until === null ? undefined : hasRoom)),
     ),

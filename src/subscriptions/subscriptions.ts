@@ -120,8 +120,6 @@ export function deleteSubscription(
   const isOwn = workspaceId === null ? undefined : eq(subscriptions.workspaceId, workspaceId);
   const ended = endSubscriptions(and(eq(subscriptions.id, id), isOwn), {
     deletedAt: now,
-    // A repeated request creates a new subscription, because the secret of this one is gone.
-    idempotencyKey: null,
     earlierSecrets: null,
   });
   return readAs(ended, ({ count, wakeUps }) => ({ found: count > 0, wakeUps }));

@@ -1,5 +1,6 @@
 import { eq, type SQL, sql } from "drizzle-orm";
 import { ApiError, type ErrorCode } from "../contract/errors.ts";
+import { HOUR_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Part, prepared } from "../db/client.ts";
 import { causeOf, isReferenceMissing } from "../db/errors.ts";
@@ -15,21 +16,21 @@ import { beingErased, unknownWorkspace } from "./placement.ts";
 /** The credential of a request: an API key, or a portal session by its time of issue. */
 export type Credential = { keyId: string } | { issuedAt: number };
 
-/** Maximum keys in `revokedKeys`. A write takes far less time than that many revocations. */
-const REVOKED_KEYS_MAX = 100;
+/** How long `revokedKeys` holds a key: far longer than an admitted request can take until its write. */
+const REVOKED_KEPT_MS = HOUR_MS;
 
 /**
  * Makes the database of a workspace reject writes with a key. The directory has revoked the key, but it may be another
- * database, which no transaction of this one can read.
+ * database, which no transaction of this one can read. Keys are dropped by age, so that no number of other revocations
+ * makes a key valid again.
  */
-export function refuseWrites(workspaceId: string, keyId: string): Part {
+export function refuseWrites(workspaceId: string, keyId: string, now: number): Part {
   const { id, revokedKeys } = workspaces;
-  const latest = sql`SELECT ${keyId} AS value UNION ALL SELECT value FROM json_each(${revokedKeys})`;
+  const recent = sql`SELECT key, value FROM json_each(${revokedKeys})
+    WHERE key <> ${keyId} AND value > ${now - REVOKED_KEPT_MS} UNION ALL SELECT ${keyId}, ${now}`;
   return qb
     .update(workspaces)
-    .set({
-      revokedKeys: sql`(SELECT json_group_array(value) FROM (${latest} LIMIT ${REVOKED_KEYS_MAX}))`,
-    })
+    .set({ revokedKeys: sql`(SELECT json_group_object(key, value) FROM (${recent}))` })
     .where(eq(id, workspaceId));
 }
 
@@ -61,7 +62,7 @@ function failIfRefused(refusal: SQL) {
   return prepared(sql`SELECT json_extract('{}', coalesce((${found}), ${REFUSED + ENDED}))`);
 }
 
-const isRevoked = sql`${sql.placeholder("keyId")} IN (SELECT value FROM json_each(${workspaces.revokedKeys}))`;
+const isRevoked = sql`${sql.placeholder("keyId")} IN (SELECT key FROM json_each(${workspaces.revokedKeys}))`;
 const hasEnded = sql`${sql.placeholder("issuedAt")} <= ${workspaces.sessionsNotBefore}`;
 
 // The codes come in the order in which an admission checks them.

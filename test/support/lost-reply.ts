@@ -4,11 +4,11 @@ import { WORKSPACE_DB } from "./placement.ts";
 /** The lost message: the reply to a committed transaction, or the request with the transaction. */
 export type Lost = "reply" | "request";
 
-/** D1 that loses its first writing transaction; before that is retried, `meanwhile` happens. */
+/** D1 that loses its first write; before that is retried, `meanwhile` happens. */
 export function lossyDatabase(lost: Lost, meanwhile: () => unknown = () => {}): D1Database {
   let hasLost = false;
-  return interposed(WORKSPACE_DB, async ({ texts, alone, go }) => {
-    if (hasLost || alone || texts.every((text) => /^\s*SELECT/i.test(text))) return go();
+  return interposed(WORKSPACE_DB, async ({ texts, go }) => {
+    if (hasLost || !texts.some((text) => /^\s*(insert|update|delete)/i.test(text))) return go();
     hasLost = true;
     if (lost === "reply") await go();
     await meanwhile();

@@ -1,19 +1,8 @@
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
-import { EMPTY_LEDGER, errorOf, openWorkspace, Platform } from "../../support/api.ts";
-import { platformOf } from "../../support/databases.ts";
-import { lossyDatabase } from "../../support/lost-reply.ts";
+import { EMPTY_LEDGER, openWorkspace, Platform } from "../../support/api.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { insertWorkspaces } from "../../support/rows.ts";
-
-test("setWorkspaceAccess is not tried again if the reply is lost: another call may have decided otherwise", async () => {
-  const { workspaceId, api } = await openWorkspace();
-  const setAccess = { workspaceId, granted: true };
-  const DB = lossyDatabase("reply", () => Platform.setWorkspaceAccess(setAccess));
-  const lossy = platformOf({ ...env, DB });
-  await errorOf(lossy.setWorkspaceAccess({ workspaceId, granted: false }));
-  expect((await api.get("/v1/leads")).status).toBe(200);
-});
 
 test("the ledger of a workspace without deliveries counts nothing", async () => {
   const { workspaceId } = await openWorkspace();

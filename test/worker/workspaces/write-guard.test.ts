@@ -7,15 +7,29 @@ import { GuardedClient, refuseWrites } from "../../../src/workspaces/write-guard
 import { createWorkspace, db } from "../../support/deliveries.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 
-test("A key writes nothing after its revocation, though a hundred others were revoked before", async () => {
+test("A key writes nothing in the hour after its revocation, however many others are revoked", async () => {
   const workspaceId = await createWorkspace();
-  for (let n = 0; n <= 100; n++) await commit(db, refuseWrites(workspaceId, `key_${n}`));
+  const revoke = (n: number, at: number) => commit(db, refuseWrites(workspaceId, `key_${n}`, at));
+  const now = Date.now();
+  await revoke(0, now);
+  for (let n = 1; n <= 300; n++) await revoke(n, now + 3_599_999);
   const write = (keyId: string) => {
     const guarded = new GuardedClient(WORKSPACE_DB, workspaceId, { keyId });
     return commit(openDatabase(guarded), endSessions(workspaceId, -1));
   };
-  await expect(write("key_100")).rejects.toMatchObject({ code: "invalid_api_key" });
+  for (const keyId of ["key_0", "key_300"])
+    await expect(write(keyId)).rejects.toMatchObject({ code: "invalid_api_key" });
   expect(await write("key_other")).toBe(1);
+  const { revoked } = await db.get<{ revoked: string }>(
+    sql`SELECT revoked_keys AS revoked FROM workspaces WHERE id = ${workspaceId}`,
+  );
+  expect(Object.keys(JSON.parse(revoked))).toHaveLength(301);
+  // No request takes this long, so its key takes no more room.
+  await revoke(301, now + 3_600_000);
+  const row = await db.get<{ revoked: string }>(
+    sql`SELECT revoked_keys AS revoked FROM workspaces WHERE id = ${workspaceId}`,
+  );
+  expect(Object.keys(JSON.parse(row.revoked))).not.toContain("key_0");
 });
 
 test("A session writes nothing from the millisecond on in which sessions were ended", async () => {
