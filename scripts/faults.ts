@@ -15,8 +15,9 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, relative } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { z } from "@hono/zod-openapi";
 import { createVitest, type TestModule, type Vitest } from "vitest/node";
 import type { Fault } from "../test/faults/fault.ts";
 import { FAULTS } from "../test/faults/faults.ts";
@@ -26,6 +27,7 @@ import { Chance } from "./shared/chance.ts";
 import { ROOT, WRANGLER_ENV } from "./shared/checkout.ts";
 import { fail, parseArguments, parseCount } from "./shared/command.ts";
 import { print } from "./shared/terminal.ts";
+import { parseJson } from "./shared/wrangler.ts";
 
 const USAGE = `npm run faults -- [--mutate PATH]... [--in PREFIX]... [--limit N] [--seed N] [--near | --all]
 
@@ -37,8 +39,8 @@ Exits with 1 if no test notices one of them.
                  awaits and statements, SQL, and the order of a transaction
   --limit N      stops after this number of faults
   --seed N       chooses other mutations (default: 1)
-  --near         only runs the tests that mirror a fault's file; mutations do so unless --all is given
-  --all          also runs all other tests
+  --near         only runs the tests that mirror a fault's file
+  --all          also runs all other tests; without it, mutations only meet those and the contract's
 `;
 
 /** A fault with its name. */
@@ -49,9 +51,10 @@ interface Planted extends Place {
 
 const SRC = join(ROOT, "src");
 const COPY = join(ROOT, "dist/faults");
-/** How long the tests that mirror a file may take, and how long all tests may. */
+/** How long the tests that mirror a file may take, how long all tests may, and how long the contract's may. */
 const NEAR_MAX_MS = 120_000;
 const ALL_MAX_MS = 1_200_000;
+const CONTRACT_MAX_MS = 300_000;
 const CLOSE_MAX_MS = 15_000;
 
 process.on("uncaughtException", fail);
@@ -63,7 +66,7 @@ const { values } = parseArguments(USAGE, {
   near: { type: "boolean", default: false },
   all: { type: "boolean", default: false },
 });
-const isNear = values.near || (values.mutate.length > 0 && !values.all);
+const skipsOthers = values.near || (values.mutate.length > 0 && !values.all);
 const sources = readSources();
 const chosen = values.mutate.length > 0 ? chooseMutations() : chooseFaults();
 const faults = chosen.slice(0, parseCount("--limit", values.limit));
@@ -75,7 +78,7 @@ const TESTS = readdirSync("test", { recursive: true, encoding: "utf8" })
   .filter((path) => path.endsWith(".test.ts"))
   .map((path) => join("test", path));
 /** The report of a fault that no test has noticed: other tests than those that ran may notice it. */
-const UNNOTICED = isNear
+const UNNOTICED = skipsOthers
   ? `not noticed by the tests near it; try ${values.mutate.length > 0 ? "--all" : "without --near"}`
   : "NOT NOTICED";
 let vitest = await openVitest();
@@ -145,7 +148,10 @@ function copyProject(): void {
   symlinkSync(join(ROOT, "node_modules"), join(COPY, "node_modules"));
 }
 
-/** Plants a fault, and finds who notices it first: the tests that mirror its file, all others, or the simulation. */
+/**
+ * Plants a fault, and finds who notices it first: the tests that mirror its file, all others, the contract's, or the
+ * simulation.
+ */
 async function plant({
   file,
   start,
@@ -159,12 +165,13 @@ async function plant({
   vitest.invalidateFile(path);
   const passed = new Set<string>();
   try {
-    const all = isNear ? [] : [[]];
+    const all = skipsOthers ? [] : [[]];
     for (const filters of [...mirrorsOf(file), ...all]) {
       const noticed = await firstFailureInTime(filters, passed);
       if (noticed) return noticed;
     }
-    return simulated && !isNear ? simulate(simulated) : null;
+    const broken = values.near ? null : testContract();
+    return broken ?? (simulated && !skipsOthers ? simulate(simulated) : null);
   } finally {
     writeFileSync(path, sound);
     vitest.invalidateFile(path);
@@ -236,6 +243,33 @@ async function firstFailure(filters: string[], passed: Set<string>): Promise<str
 
 function placeOf({ project, relativeModuleId }: TestModule): string {
   return `${project.name}: ${relativeModuleId}`;
+}
+
+const Report = z.object({
+  testResults: z.array(
+    z.object({
+      name: z.string(),
+      assertionResults: z.array(z.object({ status: z.string(), fullName: z.string() })),
+    }),
+  ),
+});
+
+/** Runs the tests of the contract, which need the copy to be built, in a process of their own. */
+function testContract(): string | null {
+  const args = ["run", "--project", "contract", "--bail", "1", "--reporter", "json"];
+  const { status, stdout } = spawnSync(join(ROOT, "node_modules/.bin/vitest"), args, {
+    cwd: COPY,
+    encoding: "utf8",
+    maxBuffer: 2 ** 26,
+    timeout: CONTRACT_MAX_MS,
+  });
+  if (status === 0) return null;
+  const { data } = Report.safeParse(parseJson(stdout.slice(stdout.indexOf("{"))));
+  for (const { name, assertionResults } of data?.testResults ?? []) {
+    const failed = assertionResults.find((each) => each.status === "failed");
+    if (failed) return `contract: ${relative(COPY, name)} > ${failed.fullName}`;
+  }
+  return `contract: ${status === null ? `has no end within ${CONTRACT_MAX_MS / 1000} s` : "does not start"}`;
 }
 
 function simulate({ violation, seed }: NonNullable<Fault["simulated"]>): string | null {
