@@ -7,8 +7,8 @@
  *    changed if it does not;
  * 2. create the databases and queues that do not exist, in their jurisdiction: wrangler would create
  *    them without one;
- * 3. note how to restore the databases, and migrate them: the migrations must suit the version that
- *    still serves;
+ * 3. migrate the databases: the migrations must suit the version that still serves. D1 can go back to the
+ *    minute before, so nothing is noted for that;
  * 4. upload the new version, tagged with the commit, with its secrets, and ask it a few questions
  *    while the former one has the traffic;
  * 5. give it the traffic.

@@ -23,28 +23,21 @@ import {
 } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
 import { openWrangler, parseJson, type Wrangler } from "../shared/wrangler.ts";
-import { isServed } from "./address.ts";
 import {
-  bookmark,
-  deleteEmpty,
   expectAllThere,
   expectDirectory,
-  expectInheritable,
   expectReadable,
   type FoundDatabase,
   type FoundDatabases,
-  findBound,
   findDatabases,
   findUnmigrated,
-  isEmpty,
   makeDatabases,
   migrateDatabases,
   migrationsHere,
-  writeIds,
 } from "./databases.ts";
 import type { Options } from "./options.ts";
-import { expectPlaced, expectUnshared, isMisplaced, makeQueues } from "./queues.ts";
-import { queueNames, refuseShared } from "./resources.ts";
+import { makeQueues } from "./queues.ts";
+import { expectPlaced, queueNames, refuseShared } from "./resources.ts";
 import { completeSecrets, openPrivateFolder, writeSecretsFile } from "./secret.ts";
 import { testVersion } from "./smoke.ts";
 
@@ -123,24 +116,13 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
     ...(!found.isMarked && { [MARK]: "true" }),
   };
   const jurisdiction = String(config.vars.JURISDICTION ?? "");
-  const { existing, missing, misplaced } = found.databases;
-  // The queues come first: once the database has tables, none of them is replaced any more.
+  const { missing } = found.databases;
   await makeQueues(cloudflare, found.queues, jurisdiction);
-  await deleteEmpty(cloudflare, misplaced);
-  const created = await makeDatabases(cloudflare, [...misplaced, ...missing], jurisdiction);
-  writeIds(options.configFile, [...existing, ...created]);
-  await expectInheritable(cloudflare, config);
-  const bookmarks = await bookmark(cloudflare, existing);
-  await migrateDatabases(wrangler, [...found.unmigrated, ...misplaced, ...missing]);
-  const origin = String(config.vars.PORTAL_ORIGIN ?? "");
-  const isNewAddress = origin !== "" && !(await isServed(cloudflare, config, origin));
-  if (isNewAddress)
-    print(
-      `The Worker does not serve ${origin} yet: the new version gets the traffic before it is tested.`,
-    );
+  await makeDatabases(cloudflare, missing, jurisdiction);
+  await migrateDatabases(wrangler, [...found.unmigrated, ...missing]);
   /** @param command of wrangler's, which decides whether the version gets the traffic. */
   const uploadWith = async (...command: string[]) => {
-    const uploaded = await upload(wrangler, command, secrets, bookmarks);
+    const uploaded = await upload(wrangler, command, secrets);
     if (uploaded) return uploaded;
     const serving = await findServing(cloudflare, config).catch(() => undefined);
     throw new Error(failureOf(found.former, serving));
@@ -148,12 +130,12 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   // Until this command has deployed, what serves is another tool's placeholder. It lacks the Durable Object classes,
   // so Cloudflare refuses to upload a version beside it, and nobody goes back to it.
   const former = found.isMarked ? found.former : null;
-  if (former !== null && origin !== "" && !isNewAddress && !options.atOnce) {
+  if (former !== null && config.vars.PORTAL_ORIGIN && !options.atOnce) {
     const { id } = await uploadWith("versions", "upload");
     await shift(options, wrangler, cloudflare, config, id, former);
   } else {
     const uploaded = await uploadWith("deploy");
-    await test(options, config, uploaded, former, isNewAddress);
+    await test(options, config, uploaded, former);
   }
   if (former !== null) print(`Back to the version before: ${wayBack(options, former)}`);
 }
@@ -165,49 +147,32 @@ function wayBack({ everyCall }: Options, version: string): string {
 
 /** Looks up what the account has. @throws Error if this version does not suit it. */
 async function inspect(
-  { lostKeys, newDatabase }: Options,
+  { lostKeys }: Options,
   cloudflare: Cloudflare,
   config: Unstable_Config,
   given: Secrets,
 ): Promise<Found> {
-  const jurisdiction = String(config.vars.JURISDICTION ?? "");
-  const closed = String(config.vars.DATABASES_CLOSED ?? "").split(",");
   const all = databasesIn(config);
-  const [there, bound, queues] = await Promise.all([
+  const [there, databases, queues] = await Promise.all([
     listSecrets(cloudflare, config),
-    findBound(cloudflare, config),
+    findDatabases(cloudflare, all),
     findQueues(cloudflare, queueNames(config)),
   ]);
   const isMarked = there?.includes(MARK) === true;
-  const databases = await findDatabases(cloudflare, all, jurisdiction, closed, {
-    bound,
-    isDraft: !isMarked,
-  });
-  if (isMarked && !newDatabase) expectDirectory(databases.missing);
-  const directory = databases.existing.find(({ binding }) => binding === "DB");
-  const misplaced = queues.filter((queue) => isMisplaced(queue, jurisdiction));
-  if (misplaced.length > 0) {
-    // Until this command has deployed, and while no database has tables, nothing is recorded, and no queue holds anything.
-    const areEmpty = await Promise.all(databases.existing.map((each) => isEmpty(cloudflare, each)));
-    if (isMarked || areEmpty.includes(false)) expectPlaced(misplaced, jurisdiction);
-    await expectUnshared(cloudflare, misplaced, config.name);
-  }
+  const { existing, missing } = databases;
+  if (isMarked) expectDirectory(missing);
+  const closed = String(config.vars.DATABASES_CLOSED ?? "").split(",");
+  expectPlaced(existing, queues, String(config.vars.JURISDICTION ?? ""), closed);
   const secrets = SECRET_NAMES.filter((name) => !given[name] && !there?.includes(name));
-  const unmigrated = await findUnmigrated(cloudflare, databases.existing, migrationsHere());
-  if (directory) await expectAllThere(cloudflare, directory, all, databases.missing);
+  const unmigrated = await findUnmigrated(cloudflare, existing, migrationsHere());
+  const directory = existing.find(({ binding }) => binding === "DB");
+  if (directory) await expectAllThere(cloudflare, directory, all, missing);
   // A generated key decrypts nothing that is stored; those that the Worker has cannot be read, and stay.
   const isMade = secrets.includes("ENCRYPTION_KEYS");
   const keys = isMade ? makeSecret("-") : given.ENCRYPTION_KEYS;
-  if (keys !== undefined) await expectReadable(cloudflare, databases.existing, keys, lostKeys);
+  if (keys !== undefined) await expectReadable(cloudflare, existing, keys, lostKeys);
   const former = there && (await findServing(cloudflare, config));
-  return {
-    databases,
-    unmigrated,
-    queues,
-    secrets,
-    isMarked,
-    former,
-  };
+  return { databases, unmigrated, queues, secrets, isMarked, former };
 }
 
 /** The version that has most of the traffic; null for none. */
@@ -255,18 +220,10 @@ async function rehearse(
   { secrets, databases, queues }: Found,
 ): Promise<void> {
   const [, another] = databasesIn(config);
-  const jurisdiction = String(config.vars.JURISDICTION ?? "");
   const steps = [
     ...secrets.map((name) => `generate ${name}`),
-    ...databases.existing
-      .filter(({ id, uuid }) => id && id !== uuid)
-      .map(({ name, uuid }) => `use the database ${name} with the id ${uuid}`),
-    ...databases.misplaced.map(({ name }) => `replace the database ${name}, which is empty`),
     ...databases.missing.map(({ name }) => `create the database ${name}`),
     ...queues.filter(({ id }) => id === null).map(({ name }) => `create the queue ${name}`),
-    ...queues
-      .filter((queue) => isMisplaced(queue, jurisdiction))
-      .map(({ name }) => `replace the queue ${name}, which is empty`),
     `apply the missing migrations${another ? " to each database" : ""}`,
     `deploy the Worker ${config.name}`,
   ];
@@ -292,7 +249,7 @@ function expectCopied({ secretsCopy }: Options, env: NodeJS.ProcessEnv, missing:
 }
 
 /**
- * Uploads a version that names its commit and the way back.
+ * Uploads a version that names its commit.
  *
  * @param command of wrangler's, which decides whether it gets the traffic.
  * @returns null if wrangler failed or did nothing.
@@ -301,7 +258,6 @@ async function upload(
   wrangler: Wrangler,
   command: string[],
   secrets: Record<string, string>,
-  [directory]: string[],
 ): Promise<UploadedVersion | null> {
   using folder = openPrivateFolder();
   const outputFile = join(folder.path, "output.ndjson");
@@ -311,8 +267,6 @@ async function upload(
       ? ["--secrets-file", writeSecretsFile(folder, secrets)]
       : []),
     ...(tag ? [`--tag=${tag}`] : []),
-    // A version's message is short: the bookmark of the directory alone.
-    ...(directory ? [`--message=Before: ${directory}`] : []),
   ];
   const code = await wrangler.show([...command, ...options], {
     WRANGLER_OUTPUT_FILE_PATH: outputFile,
@@ -358,7 +312,7 @@ async function shift(
       [
         `The new version fails its test, and gets no traffic; ${former} serves:`,
         ...faults,
-        `${version} stays in the deployment with 0%. Fix this, and run the command again.`,
+        `${version} stays in the deployment with 0%. Fix this, and run the command again; if ${address} is new, add --at-once.`,
       ].join("\n  "),
     );
   // Wrangler also updates the settings that belong to no version, such as the sampling of logs.
@@ -388,28 +342,23 @@ function commitTag(): string | null {
  * Tests the deployed Worker from outside, and says what is left to do.
  *
  * @param former the version before it, if there is one.
- * @param isNewAddress whether the Worker did not serve the address before: it may take minutes to.
- * @throws Error if it fails its test. That nothing answers yet, or another server, is no failure at a new address. Nor
- *   is it one of a first version that it is unhealthy, and nothing else.
+ * @throws Error if it fails its test. That nothing answers yet, or another server, is no failure: a new address may
+ *   take minutes to serve it.
  */
 async function test(
   options: Options,
   { vars }: Unstable_Config,
   { id, targets }: UploadedVersion,
   former: string | null,
-  isNewAddress: boolean,
 ): Promise<void> {
   const address = String(
     vars.PORTAL_ORIGIN || targets.find((url) => /^https?:\/\//.test(url)) || "",
   );
   print(`Deployed${address ? `: ${address}` : ""}.`);
-  const { faults, isItsOwn, isOnlyUnhealthy } = address
+  const { faults, isItsOwn } = address
     ? await testVersion(address, options.waitSeconds, { id })
-    : { faults: [], isItsOwn: false, isOnlyUnhealthy: false };
-  // A first version also responds with 503 where the database is in use, because its schedule has not run yet.
-  const awaitsSchedule = former === null && isOnlyUnhealthy;
-  const mayPass = ((former === null || isNewAddress) && !isItsOwn) || awaitsSchedule;
-  if (faults.length > 0 && !mayPass)
+    : { faults: [], isItsOwn: false };
+  if (faults.length > 0 && isItsOwn)
     throw new Error(
       [
         "The new version serves, but fails its test:",
@@ -420,11 +369,7 @@ async function test(
       ].join("\n  "),
     );
   const steps = [
-    ...faults.map((fault) =>
-      awaitsSchedule
-        ? `${fault}: its schedule can take some minutes to run; then run npm run platform -- ${options.selection} health`
-        : `${fault}: a new address can take some minutes; ask again.`,
-    ),
+    ...faults.map((fault) => `${fault}: a new address can take some minutes; ask again.`),
     ...(address ? [] : ["It has no address to test: give it a route, and set PORTAL_ORIGIN."]),
     ...(former === null
       ? [

@@ -12,11 +12,11 @@ it, and only then gives it the traffic. Run it again for each new version.
   --dry-run      check the account, if you are logged in, and build the Worker; show what would be
                  done, and change nothing
   --at-once      give the new version the traffic before it is tested: Cloudflare requires that if the
-                 version changes Durable Object classes, and the test does if a proxy removes headers
+                 version changes Durable Object classes, and the test does at a new address, and if a
+                 proxy removes headers
   --secrets-copy FILE
-                 a file for a copy of the secrets that are generated (~/WORKER.ID.txt); if it has some
-                 from a deployment that failed, those are used
-  --new-database create the database DB again, empty, although the Worker was deployed with one
+                 a file for a copy of the secrets that are generated (~/WORKER.secrets.txt); if it has
+                 some from a deployment that failed, those are used
   --lost-key ID  deploy although nothing encrypted under this key can be read any more
   --wait SECONDS how long the new version may take to respond as expected (60)
   --config FILE  use another configuration than wrangler.toml
@@ -39,7 +39,6 @@ export function parseOptions(args: string[]) {
       "dry-run": { type: "boolean", default: false },
       "at-once": { type: "boolean", default: false },
       "secrets-copy": { type: "string" },
-      "new-database": { type: "boolean", default: false },
       "lost-key": { type: "string", multiple: true, default: [] },
       wait: { type: "string", default: "60" },
       config: { type: "string" },
@@ -50,7 +49,6 @@ export function parseOptions(args: string[]) {
     dryRun: values["dry-run"],
     atOnce: values["at-once"],
     secretsCopy: values["secrets-copy"],
-    newDatabase: values["new-database"],
     lostKeys: values["lost-key"],
     waitSeconds: parseCount("--wait", values.wait),
     ...selectDeployment(values),

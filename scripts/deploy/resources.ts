@@ -1,4 +1,6 @@
 import type { Unstable_Config } from "wrangler";
+import type { FoundQueue } from "../shared/queues.ts";
+import type { FoundDatabase } from "./databases.ts";
 
 /** The resources of the account that a configuration names, in words. */
 export function resourcesIn({
@@ -39,4 +41,30 @@ export function refuseShared(
   const shared = resourcesIn(environment).find((resource) => taken.has(resource));
   if (shared)
     throw new Error(`[env.${env}] uses ${shared}, which is production's: nothing was deployed.`);
+}
+
+/**
+ * @param jurisdiction where everything stored should be; empty: in no jurisdiction.
+ * @param closed the bindings of databases that workspaces are to leave, wherever these are.
+ * @throws Error if a database or a queue is elsewhere, because neither can be moved.
+ */
+export function expectPlaced(
+  databases: FoundDatabase[],
+  queues: FoundQueue[],
+  jurisdiction: string,
+  closed: string[],
+): void {
+  const isElsewhere = (each: { jurisdiction: string | undefined }) =>
+    each.jurisdiction !== undefined && each.jurisdiction !== jurisdiction;
+  const open = databases.filter(({ binding }) => !closed.includes(binding));
+  const existing = queues.filter(({ id }) => id !== null);
+  const misplaced = [
+    ...open.filter(isElsewhere).map(({ name }) => `the database ${name}`),
+    ...existing.filter(isElsewhere).map(({ name }) => `the queue ${name}`),
+  ];
+  if (misplaced.length === 0) return;
+  const place = jurisdiction === "" ? "stored in no jurisdiction" : `stored in ${jurisdiction}`;
+  throw new Error(
+    `Not ${place}, and immovable: ${misplaced.join(", ")}. Delete what holds nothing yet (npx wrangler d1 delete, npx wrangler queues delete), and see docs/admin.md, Where data is stored, for the rest. Nothing was deployed.`,
+  );
 }

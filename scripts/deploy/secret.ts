@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseKeyRing } from "../../src/encryption/key-ring.ts";
@@ -14,7 +14,7 @@ const COPY = /^(?:[A-Z_]+="[^"\n]+"\n)*$/;
  * an id.
  *
  * @param worker the Worker that they are for.
- * @param file the copy; by default the newest one in the home of the user, or a new one there.
+ * @param file the copy; by default one in the home of the user.
  * @throws Error if the file is something else, or cannot be written.
  */
 export function completeSecrets(
@@ -25,8 +25,7 @@ export function completeSecrets(
 ): Secrets {
   if (names.length === 0) return {};
   const id = `k${new Date().toISOString().slice(0, 10).replaceAll("-", "")}`;
-  const home = env.HOME ?? homedir();
-  const copy = file ?? join(home, findCopy(home, worker) ?? `${worker}.${id}.txt`);
+  const copy = file ?? join(env.HOME ?? homedir(), `${worker}.secrets.txt`);
   const copied = readCopy(copy);
   const secrets: Secrets = {};
   const found: SecretName[] = [];
@@ -52,12 +51,6 @@ export function completeSecrets(
     }`,
   );
   return secrets;
-}
-
-/** The newest copy of a Worker's secrets in a folder, if there is one. */
-function findCopy(folder: string, worker: string): string | undefined {
-  const named = (name: string) => name.startsWith(`${worker}.k`) && /\.k\d{8}\.txt$/.test(name);
-  return existsSync(folder) ? readdirSync(folder).filter(named).toSorted().at(-1) : undefined;
 }
 
 /** The secrets in a copy, by name; none if there is no such file. @throws Error if it is something else. */

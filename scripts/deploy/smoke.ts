@@ -23,7 +23,7 @@ const HEADERS = [
 /** The header with which `/health` names the version that answers. */
 const VERSION_HEADER = "X-Service-Version";
 
-const NAMELESS = `GET /health responds without ${VERSION_HEADER}, so it may be another version that responds: if a proxy removes headers, deploy with --at-once`;
+const NAMELESS = `GET /health responds without ${VERSION_HEADER}, so it may be another version that responds: if the address is new, or a proxy removes headers, deploy with --at-once`;
 
 /** The version to test. */
 interface TestedVersion {
@@ -40,15 +40,10 @@ interface TestResult {
   isItsOwn: boolean;
   /** Whether its `/health` fails, and that of the version with the traffic, too. */
   isUnhealthy: boolean;
-  /**
-   * Whether nothing is wrong but that its `/health` responds with 503. It does until its schedule has run, on a database
-   * that is in use.
-   */
-  isOnlyUnhealthy: boolean;
 }
 
 /** The result of an answer that may be another version's. */
-const UNKNOWN = { isItsOwn: false, isUnhealthy: false, isOnlyUnhealthy: false };
+const UNKNOWN = { isItsOwn: false, isUnhealthy: false };
 
 /**
  * Asks a version what any stranger may ask, until it answers well: a new address or version takes a moment to be
@@ -96,35 +91,7 @@ async function testOnce(address: string, version: TestedVersion): Promise<TestRe
     // A Worker that throws answers with a page of Cloudflare's, which names nothing.
     isItsOwn: !!answering || health.headers.has("x-ratelimit-limit") || health.status >= 500,
     isUnhealthy,
-    isOnlyUnhealthy: healthFault !== null && health.status === UNHEALTHY && others.length === 0,
   };
-}
-
-/** Node's codes for a name that does not exist, and for a server that accepts no connection. */
-const UNSERVED = ["ENOTFOUND", "ECONNREFUSED"];
-const TRIES = 3;
-
-/**
- * Whether a server may answer at an address, whatever it answers. Only a name that is not found, or a refused
- * connection, says that there is none, and only if it is so several times. After a timeout, nobody knows.
- */
-export async function isAnswering(address: string): Promise<boolean> {
-  for (let tries = 1; await isUnserved(address); tries++) {
-    if (tries === TRIES) return false;
-    await setTimeout(PAUSE_MS);
-  }
-  return true;
-}
-
-async function isUnserved(address: string): Promise<boolean> {
-  try {
-    const response = await request(address, "/health", {});
-    await response.body?.cancel();
-    return false;
-  } catch (error) {
-    const { cause } = error as { cause?: { code?: string } };
-    return UNSERVED.includes(String(cause?.code));
-  }
 }
 
 /**
@@ -176,14 +143,6 @@ interface Answer {
   json: Record<string, unknown> | null;
 }
 
-function request(address: string, path: string, headers: Record<string, string>) {
-  return fetch(new URL(path, address), {
-    headers,
-    redirect: "manual",
-    signal: AbortSignal.timeout(ANSWER_MS),
-  });
-}
-
 /** @returns the answer, or why there is none. */
 async function get(
   address: string,
@@ -191,7 +150,11 @@ async function get(
   headers: Record<string, string>,
 ): Promise<Answer | string> {
   try {
-    const response = await request(address, path, headers);
+    const response = await fetch(new URL(path, address), {
+      headers,
+      redirect: "manual",
+      signal: AbortSignal.timeout(ANSWER_MS),
+    });
     const json = (await response.json().catch(() => null)) as Record<string, unknown> | null;
     return { status: response.status, headers: response.headers, json };
   } catch (error) {

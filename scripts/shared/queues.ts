@@ -6,7 +6,6 @@ const Queues = z.array(
     queue_id: z.string(),
     queue_name: z.string(),
     jurisdiction: z.string().nullish(),
-    settings: z.object({ message_retention_period: z.number().optional() }).nullish(),
   }),
 );
 
@@ -17,8 +16,6 @@ export interface FoundQueue {
   id: string | null;
   /** Where it is stored; empty: in no jurisdiction. */
   jurisdiction: string;
-  /** How long it keeps a message; undefined if it does not exist. */
-  keptSeconds: number | undefined;
 }
 
 /** Looks the queues up. */
@@ -31,7 +28,6 @@ export function findQueues({ call }: Cloudflare, names: string[]): Promise<Found
         name,
         id: found?.queue_id ?? null,
         jurisdiction: found?.jurisdiction ?? "",
-        keptSeconds: found?.settings?.message_retention_period,
       };
     }),
   );

@@ -12,7 +12,7 @@ import { serve } from "../../node/support/server.ts";
 const ACCOUNT_ID = "0123456789abcdef0123456789abcdef";
 const TOKEN = "token-of-the-account";
 /** The bookmark of every database. */
-export const BOOKMARK = "00000085-0000024c-00004c6d-8e61117bf38d7adb71b934ebbf891683";
+const BOOKMARK = "00000085-0000024c-00004c6d-8e61117bf38d7adb71b934ebbf891683";
 
 interface Database {
   uuid: string;
@@ -103,10 +103,6 @@ export interface Cloudflare {
   queues: Queue[];
   workers: Map<string, Worker>;
   domains: Domain[];
-  /** The hostnames that have a DNS record of another kind. */
-  records: string[];
-  /** How long a queue may keep messages. */
-  keptSecondsMax: number;
   /** What changed the account, such as "POST /queues". */
   changes: string[];
   /** Makes the API fail with 503 for the changes that this matches, such as /^POST .queues/. */
@@ -128,8 +124,6 @@ export async function startCloudflare(): Promise<Cloudflare> {
     queues: [],
     workers: new Map(),
     domains: [],
-    records: [],
-    keptSecondsMax: 14 * 24 * 60 * 60,
     changes: [],
     outage: null,
     outageAfter: 0,
@@ -264,13 +258,6 @@ function routesOf(account: Omit<Cloudflare, "url" | "env" | "close">): Route[] {
         return shownDatabase(account.addDatabase(name, jurisdiction));
       },
     ],
-    [
-      "DELETE /d1/database/([^/]+)",
-      (_, name) => {
-        account.databases.splice(account.databases.indexOf(databaseOf(name)), 1);
-        return null;
-      },
-    ],
     ["POST /d1/database/([^/]+)/query", ({ body }, name) => execute(databaseOf(name), body.sql)],
     ["GET /d1/database/([^/]+)/time_travel/bookmark", () => ({ bookmark: BOOKMARK })],
     [
@@ -294,26 +281,14 @@ function routesOf(account: Omit<Cloudflare, "url" | "env" | "close">): Route[] {
     ],
     [
       "POST /queues",
-      ({ body: { queue_name, jurisdiction = null, settings } }) => {
-        if (settings?.message_retention_period > account.keptSecondsMax)
-          refuse(400, 11000, "message_retention_period is out of range");
-        const queue = account.addQueue(queue_name, jurisdiction);
-        Object.assign(queue.settings, settings);
-        return shownQueue(queue);
-      },
+      ({ body: { queue_name, jurisdiction = null } }) =>
+        shownQueue(account.addQueue(queue_name, jurisdiction)),
     ],
     [
       "PATCH /queues/([^/]+)",
       ({ body }, id) => {
         Object.assign(queueOf(id).settings, body.settings);
         return shownQueue(queueOf(id));
-      },
-    ],
-    [
-      "DELETE /queues/([^/]+)",
-      (_, id) => {
-        account.queues.splice(account.queues.indexOf(queueOf(id)), 1);
-        return null;
       },
     ],
     ["GET /queues/([^/]+)", (_, id) => shownQueue(queueOf(id))],
@@ -421,10 +396,9 @@ function routesOf(account: Omit<Cloudflare, "url" | "env" | "close">): Route[] {
         const updated = account.domains
           .filter(({ hostname }) => origins.some((origin) => origin.hostname === hostname))
           .map((domain) => ({ ...domain, modified: true }));
-        const known = [...account.domains.map(({ hostname }) => hostname), ...account.records];
+        const known = account.domains.map(({ hostname }) => hostname);
         const added = origins.filter(({ hostname }) => !known.includes(hostname));
-        const conflicting = origins.filter(({ hostname }) => account.records.includes(hostname));
-        return { added, updated, removed: [], conflicting };
+        return { added, updated, removed: [], conflicting: [] };
       },
     ],
     [
@@ -435,9 +409,6 @@ function routesOf(account: Omit<Cloudflare, "url" | "env" | "close">): Route[] {
           const domain = account.domains.find((each) => each.hostname === hostname);
           if (domain && domain.service !== service && !body.override_existing_origin)
             refuse(409, 100116, `${hostname} is already in use by ${domain.service}`);
-          if (account.records.includes(hostname) && !body.override_existing_dns_record)
-            refuse(409, 100117, `${hostname} already has a DNS record`);
-          account.records = account.records.filter((record) => record !== hostname);
           if (domain) domain.service = service;
           else account.domains.push({ id: randomUUID(), hostname, service });
         }

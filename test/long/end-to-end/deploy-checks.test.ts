@@ -1,11 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { createServer, type RequestListener } from "node:http";
+import type { RequestListener } from "node:http";
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { writeIds } from "../../../scripts/deploy/databases.ts";
-import { isAnswering, testVersion } from "../../../scripts/deploy/smoke.ts";
+import { testVersion } from "../../../scripts/deploy/smoke.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { openPlatform } from "../../../scripts/shared/platform-client.ts";
 import { createDataKey } from "../../../src/encryption/personal-data.ts";
@@ -46,19 +45,9 @@ async function addWorkspace(content: DatabaseSync, id: string, keys: string, dat
 }
 
 /** Adds the Worker, as `npm run deploy` leaves it. */
-function addDeployed({ cloudflare }: Site, ...more: { type: string; name: string; id: string }[]) {
+function addDeployed({ cloudflare }: Site) {
   const names = [...Object.keys(SECRETS), MARK];
-  const secrets = names.map((name) => ({ type: "secret_text", name, text: "-" }));
-  const bindings = [...secrets, ...more];
-  const version = { id: randomUUID(), annotations: {}, bindings };
-  const worker = cloudflare.addWorker("public-api");
-  worker.versions.push(version);
-  worker.deployments.push({ [version.id]: 100 });
-}
-
-/** Adds a Worker that another tool has made, and whose placeholder serves. @param id the database of its binding. */
-function addDraft({ cloudflare }: Site, id: string) {
-  const bindings = [{ type: "d1", name: "DB", id }];
+  const bindings = names.map((name) => ({ type: "secret_text", name, text: "-" }));
   const version = { id: randomUUID(), annotations: {}, bindings };
   const worker = cloudflare.addWorker("public-api");
   worker.versions.push(version);
@@ -104,15 +93,15 @@ test.each<Case>([
     [],
   ],
   [
-    /^The database public-api is stored in no jurisdiction, not in the jurisdiction eu.*list it in DATABASES_CLOSED, bind a new one, and moveWorkspace/,
-    (site) => migrate(addResources(site, null)),
+    /^Not stored in eu, and immovable: the database public-api, the queue webhook-deliveries, the queue webhook-\S+, the queue webhook-emails\. Delete what holds nothing yet/,
+    (site) => addResources(site, null),
     [],
   ],
   [
-    /^The queue webhook-deliveries is stored in no jurisdiction.*give it a new name/,
+    /^Not stored in eu, and immovable: the queue webhook-emails\. Delete/,
     (site) => {
-      for (const name of QUEUES) site.cloudflare.addQueue(name, null);
-      migrate(site.cloudflare.addDatabase("public-api", "eu").content);
+      addResources(site);
+      Object.assign(site.cloudflare.queues.at(-1) ?? {}, { jurisdiction: "us" });
     },
     [],
   ],
@@ -123,14 +112,6 @@ test.each<Case>([
         'database_name = "public-api"\n',
         'database_name = "public-api"\ndatabase_id = "00000000-0000-4000-8000-000000000000"\n',
       ),
-    [],
-  ],
-  [
-    /^The database public-api is empty and stored in no jurisdiction, and a draft.*add database_id = "/,
-    (site) => {
-      addResources(site, null);
-      addDraft(site, String(site.cloudflare.databases[0]?.uuid));
-    },
     [],
   ],
   [
@@ -208,101 +189,6 @@ test.each<[RegExp, NodeJS.ProcessEnv]>([
   expect(site().cloudflare.changes).toEqual([]);
 });
 
-test("npm run deploy --new-database creates the database of a deployed Worker again", async () => {
-  const { cloudflare } = site();
-  addDeployed(site());
-  cloudflare.outage = /^POST .d1.database$/;
-  const { output } = await site().deploy(SECRETS, "--new-database");
-  expect(output).toContain("Creating the database public-api.\nCloudflare rejects POST");
-});
-
-test("npm run deploy names the id of the database that replaced the one a Worker is bound to", async () => {
-  addResources(site());
-  const id = "00000000-0000-4000-8000-000000000000";
-  addDeployed(site(), { type: "d1", name: "DB", id });
-  const [{ uuid } = { uuid: "" }] = site().cloudflare.databases;
-  const { code, output } = await site().deploy();
-  expect(output).toContain(`was deleted: add database_id = "${uuid}" to DB in wrangler.toml`);
-  expect(code).toBe(1);
-});
-
-test("npm run deploy replaces misplaced queues while the database in its jurisdiction is empty", async () => {
-  const { cloudflare } = site();
-  for (const name of QUEUES) cloudflare.addQueue(name, null);
-  cloudflare.addDatabase("public-api", "eu");
-  cloudflare.outage = /^GET .d1.database.*bookmark$/;
-  const { output } = await site().deploy();
-  expect(output).toContain("Replacing the queue webhook-deliveries, which is stored in no juris");
-  expect(output).toContain("Cloudflare rejects GET /accounts/");
-  expect(cloudflare.queues).toMatchObject(QUEUES.map(() => ({ jurisdiction: "eu" })));
-});
-
-test.each<[string, (site: Site) => unknown]>([
-  [
-    "beside an empty directory, another database is in use",
-    (site) => {
-      migrate(site.cloudflare.addDatabase("public-api-2", "eu").content);
-      bindSecond(site);
-    },
-  ],
-  ["the Worker was deployed before", (site) => addDeployed(site)],
-])("npm run deploy keeps misplaced queues if %s", async (_, prepare) => {
-  const { cloudflare } = site();
-  for (const name of QUEUES) cloudflare.addQueue(name, null);
-  cloudflare.addDatabase("public-api", "eu");
-  prepare(site());
-  expect(await site().refusal(SECRETS)).toMatch(
-    /^The queue webhook-deliveries is.*give it a new name/,
-  );
-  expect(cloudflare.changes).toEqual([]);
-});
-
-test.each(["producers", "consumers"] as const)(
-  "npm run deploy keeps a misplaced queue if another Worker is among its %s",
-  async (users) => {
-    const { cloudflare } = site();
-    for (const name of QUEUES) cloudflare.addQueue(name, null);
-    const user = { consumer_id: "c1", type: "worker" as const };
-    const [first, second] = cloudflare.queues;
-    first?.[users].push({ ...user, script: "public-api" });
-    second?.[users].push({ ...user, script: "another-api" });
-    expect(await site().refusal(SECRETS)).toBe(
-      "The queue webhook-redeliveries is stored in no jurisdiction, and used by another-api: give it a new name in wrangler.toml. Nothing was deployed.",
-    );
-    expect(cloudflare.changes).toEqual([]);
-  },
-);
-
-test.each([
-  [
-    '# of x.1\ndatabase_name = "x.1"\ndatabase_id = "x.1"',
-    '# of x.1\ndatabase_name = "x.1"\ndatabase_id = "10"',
-  ],
-  ["database_id='x.1'", "database_id='10'"],
-  [
-    '{ "database_name": "x.1", "database_id": "x.1" }',
-    '{ "database_name": "x.1", "database_id": "10" }',
-  ],
-  ['database_id = "x11"', 'database_id = "x11"'],
-])(
-  "npm run deploy replaces the former id of a database, and nothing else: %j",
-  (text, expected) => {
-    const file = join(site().folder, "ids.toml");
-    writeFileSync(file, text);
-    const database = { binding: "DB", name: "x.1", id: "x.1", uuid: "10", jurisdiction: "eu" };
-    writeIds(file, [database]);
-    expect(readFileSync(file, "utf8")).toBe(expected);
-  },
-);
-
-test("npm run deploy says that a queue takes the paid plan only if its retention is refused", async () => {
-  const { cloudflare } = site();
-  cloudflare.keptSecondsMax = 86_400;
-  const { output } = await site().deploy();
-  expect(output).toContain("To keep messages for 14 days takes the paid plan.\nCloudflare rejects");
-  expect(cloudflare.queues).toEqual([]);
-});
-
 test("npm run deploy stops with the sentence alone, and the exit code 1", async () => {
   const { code, output } = await site().command({ ENCRYPTION_KEYS: "c2VjcmV0" });
   expect(output).toBe("ENCRYPTION_KEYS: entry 1 is not id:base64 of 32 bytes\n");
@@ -318,18 +204,14 @@ test("npm run deploy finds the account of the user who is logged in to wrangler"
     join(login, "default.toml"),
     `oauth_token = "${cloudflare.env.CLOUDFLARE_API_TOKEN}"\nexpiration_time = "2999-01-01T00:00:00.000Z"\n`,
   );
-  expect(await site().refusal({ CLOUDFLARE_API_TOKEN: "" })).toMatch(
-    /^The database public-api is stored in no jurisdiction/,
-  );
+  expect(await site().refusal({ CLOUDFLARE_API_TOKEN: "" })).toMatch(/^Not stored in eu/);
 });
 
 test("npm run deploy asks which of several accounts of a token is meant", async () => {
   const { cloudflare } = site();
   migrate(cloudflare.addDatabase("public-api", null).content);
   const environment = { ...SECRETS, CLOUDFLARE_ACCOUNT_ID: undefined };
-  expect(await site().refusal(environment)).toMatch(
-    /^The database public-api is stored in no juris/,
-  );
+  expect(await site().refusal(environment)).toMatch(/^Not stored in eu/);
   cloudflare.accounts.push({ id: "f".repeat(32), name: "Another account" });
   expect(await site().refusal(environment)).toBe(
     "Set CLOUDFLARE_ACCOUNT_ID: which account is meant is not clear.",
@@ -357,106 +239,21 @@ test("npm run deploy and the Platform API use the account that the configuration
   await expect(opening).rejects.toThrow(refused);
 });
 
-describe("npm run deploy, where another tool has created database and queues,", () => {
-  const NAME = 'database_name = "public-api"\n';
-  const configured = () => readFileSync(join(site().folder, "wrangler.toml"), "utf8");
-  const inTheEu = () => site().cloudflare.databases.find(({ jurisdiction }) => jurisdiction);
-
-  test("replaces them if they are empty and in no jurisdiction", async () => {
-    const { cloudflare, configure } = site();
-    addResources(site(), null);
-    const [{ uuid: former } = { uuid: "" }] = cloudflare.databases;
-    configure(NAME, `${NAME}database_id = "${former}"\n`);
-    addDraft(site(), former);
-    cloudflare.outage = /^POST .d1.database$/;
-    expect((await site().deploy()).output).toContain(
-      "Replacing the database public-api, which is empty and stored in no jurisdiction.",
-    );
-    cloudflare.outage = null;
-    expect(cloudflare.databases).toEqual([]);
-
-    // The draft is bound to the deleted database, so this is the right account.
-    const { code, output } = await site().deploy();
-    expect(output).toContain(
-      `Creating the database public-api.\nwrangler.toml now gives the database public-api its new id ${inTheEu()?.uuid}: commit that.`,
-    );
-    expect(code).toBe(0);
-    expect(cloudflare.databases).toMatchObject([{ name: "public-api", jurisdiction: "eu" }]);
-    expect(cloudflare.queues).toMatchObject(QUEUES.map(() => ({ jurisdiction: "eu" })));
-    expect(configured()).not.toContain(former);
-    const [, { bindings } = { bindings: [] }] =
-      cloudflare.workers.get("public-api")?.versions ?? [];
-    expect(bindings).toContainEqual({ type: "d1", name: "DB", id: inTheEu()?.uuid });
-    // It is the first version: nothing is worth going back to.
-    expect(output).toContain("npm run platform -- --remote createWorkspace");
-    expect(output).not.toContain("rollback");
-  });
-
-  test("does not delete a database that gets tables during the deployment", async () => {
-    const { cloudflare } = site();
-    for (const queue of QUEUES) cloudflare.addQueue(queue, "eu");
-    const database = cloudflare.addDatabase("public-api", null);
-    const answers = [[], [{ name: "notes" }]];
-    Object.assign(database, { query: async () => [answers.shift() ?? []] });
-    const { code, output } = await site().deploy();
-    expect(output).toContain("The database public-api is not empty any more");
-    expect([code, cloudflare.databases]).toEqual([1, [database]]);
-  });
-
-  test("does not take another application's database for the replacement of a draft's", async () => {
-    const { cloudflare, configure } = site();
-    const gone = "00000000-0000-4000-8000-000000000000";
-    configure(NAME, `${NAME}database_id = "${gone}"\n`);
-    addResources(site()).exec("CREATE TABLE notes (id)");
-    addDraft(site(), gone);
-    expect(await site().refusal(SECRETS)).toMatch(
-      /^The account has a database public-api, but not with the id .*holds something else/,
-    );
-    expect(cloudflare.changes).toEqual([]);
-  });
-
-  test("uses the database that replaced a draft's, and that a failed deployment migrated", async () => {
-    const { cloudflare, configure } = site();
-    const gone = "00000000-0000-4000-8000-000000000000";
-    configure(NAME, `${NAME}database_id = "${gone}"\n`);
-    migrate(addResources(site()));
-    addDraft(site(), gone);
-    cloudflare.outage = /^GET .d1.database.*bookmark$/;
-    const { output } = await site().deploy();
-    expect(output).toContain(`now gives the database public-api its new id ${inTheEu()?.uuid}`);
-  });
-
-  test("uses the database that the Worker is bound to, where a checkout has the former id", async () => {
-    const { cloudflare, configure } = site();
-    migrate(addResources(site()));
-    configure(NAME, `${NAME}database_id = "00000000-0000-4000-8000-000000000000"\n`);
-    addDeployed(site(), { type: "d1", name: "DB", id: String(inTheEu()?.uuid) });
-    cloudflare.outage = /^GET .d1.database.*bookmark$/;
-    const { output } = await site().deploy();
-    expect(output).toContain(`now gives the database public-api its new id ${inTheEu()?.uuid}`);
-    expect(output).toContain("Cloudflare rejects GET /accounts/");
-    expect(configured()).toContain(`database_id = "${inTheEu()?.uuid}"`);
-  });
-
-  test("uses a database elsewhere that is closed, and several databases", async () => {
-    const { cloudflare, configure } = site();
-    migrate(cloudflare.addDatabase("public-api", null).content);
-    for (const queue of QUEUES) cloudflare.addQueue(queue, "eu");
-    configure('DATABASES_CLOSED = ""', 'DATABASES_CLOSED = "DB"');
-    bindSecond(site());
-    // The schedule has not run yet.
-    site().replaced["/health"] = (_, response) => response.writeHead(503).end();
-    const { code, output } = await site().deploy();
-    expect(output).toContain("GET /health responds with 503: its schedule can take some minutes");
-    expect(code).toBe(0);
-    const places = cloudflare.databases.map(({ name, jurisdiction }) => [name, jurisdiction]);
-    expect(places).toEqual([
-      ["public-api", null],
-      ["public-api-2", "eu"],
-    ]);
-    for (const { content } of cloudflare.databases)
-      expect(content.prepare("SELECT count(*) AS rows FROM workspaces").get()).toEqual({ rows: 0 });
-  });
+test("npm run deploy uses a database elsewhere that is closed, and several databases", async () => {
+  const { cloudflare, configure } = site();
+  migrate(cloudflare.addDatabase("public-api", null).content);
+  for (const queue of QUEUES) cloudflare.addQueue(queue, "eu");
+  configure('DATABASES_CLOSED = ""', 'DATABASES_CLOSED = "DB"');
+  bindSecond(site());
+  const { code, output } = await site().deploy();
+  expect([code, output]).toEqual([0, expect.stringContaining("npm run platform -- --remote")]);
+  const places = cloudflare.databases.map(({ name, jurisdiction }) => [name, jurisdiction]);
+  expect(places).toEqual([
+    ["public-api", null],
+    ["public-api-2", "eu"],
+  ]);
+  for (const { content } of cloudflare.databases)
+    expect(content.prepare("SELECT count(*) AS rows FROM workspaces").get()).toEqual({ rows: 0 });
 });
 
 const HEADERS = {
@@ -519,13 +316,6 @@ test.each<[string, path: string, RequestListener]>([
   expect(faults).toEqual([expect.stringContaining(`GET ${fault}`)]);
 });
 
-test("the test of a deployment tells a version that is only unhealthy from one with more faults", async () => {
-  const unhealthy: typeof WELL = { ...WELL, "/health": (_, to) => to.writeHead(503, NAMED).end() };
-  const worse: typeof WELL = { ...unhealthy, [LIST]: (_, to) => to.writeHead(500, HEADERS).end() };
-  const results = await Promise.all([WELL, unhealthy, worse].map((each) => testAt(each, 1)));
-  expect(results.map(({ isOnlyUnhealthy }) => isOnlyUnhealthy)).toEqual([false, true, false]);
-});
-
 describe("the test of a deployment, where a proxy removes the name of the version,", () => {
   const health: RequestListener = (_, to) => to.writeHead(200).end('{ "status": "ok" }');
 
@@ -541,32 +331,6 @@ describe("the test of a deployment, where a proxy removes the name of the versio
       ],
     });
   });
-});
-
-test.each<[string, RequestListener]>([
-  ["closes the connection", (request) => request.destroy()],
-  ["responds too late", () => {}],
-])("an address where a server %s is not taken for a new one", async (_, listener) => {
-  const server = await serve(listener);
-  onTestFinished(() => server.close());
-  expect(await isAnswering(server.url)).toBe(true);
-});
-
-test("an address is new if its name is not found, or a connection is refused, several times", async () => {
-  const { url, close } = await serve(() => {});
-  await close();
-  const addresses = [url, `http://${"x".repeat(64)}.example.com`];
-  expect(await Promise.all(addresses.map(isAnswering))).toEqual([false, false]);
-});
-
-test("an address is not new if a connection is refused only once", async () => {
-  const { url, close } = await serve(() => {});
-  await close();
-  const answer = isAnswering(url);
-  const late = createServer((_, to) => to.end());
-  onTestFinished(() => void late.close());
-  setTimeout(() => late.listen(Number(new URL(url).port), "127.0.0.1"), 500);
-  expect(await answer).toBe(true);
 });
 
 test("the test of a deployment waits while requests that name the version get the one before", async () => {
