@@ -25,10 +25,9 @@ async function answerBare(request: Request, env: Env): Promise<Response> {
   const admitting = admit(env, keyHash);
   const workspaceId = known.get(keyHash) ?? (await admitting).workspaceId;
   known.set(keyHash, workspaceId);
-  const session = env.DB.withSession("first-unconstrained");
   const [{ rateLimit }, { results }] = await Promise.all([
     admitting,
-    session.prepare(PAGE).bind(workspaceId).all<Stored>(),
+    env.DB.prepare(PAGE).bind(workspaceId).all<Stored>(),
   ]);
   return page(results, {
     "Content-Type": "application/json",

@@ -156,7 +156,7 @@ const HOP_MS = 5;
 const HOPS: Record<string, number> = {
   "read, key cached by the isolate": 1,
   "read, key not cached": 2,
-  "`PATCH`": 4,
+  "`PATCH`": 3,
   "429 from the isolate's cache": 0,
 };
 

@@ -1,5 +1,5 @@
+import { Client } from "./client.ts";
 import { databaseNames } from "./databases.ts";
-import { type ClientCall, type D1Client, DeferredClient } from "./session.ts";
 
 /**
  * Maximum statements in one invocation, in all databases together; each statement of a batch counts
@@ -36,9 +36,10 @@ export class Budget {
   /** Returns the bindings with databases whose statements are spent from this budget. */
   meter(env: Env): Env {
     const bindings = env as unknown as Record<string, D1Database>;
+    const spend = (statements: number) => this.spend(statements);
     const metered = databaseNames(env).map((name) => [
       name,
-      new MeteredClient(bindings[name] as D1Database, this),
+      new Client(bindings[name] as D1Database, { tries: 1, spend }),
     ]);
     return { ...env, ...Object.fromEntries(metered) };
   }
@@ -49,30 +50,5 @@ export class Budget {
     this.#whole?.spend(statements);
     if (this.#spent > STATEMENTS_MAX)
       throw new Error(`more than ${STATEMENTS_MAX} statements in one invocation`);
-  }
-}
-
-/** A database, or a session of one, whose statements are spent from a budget. */
-class MeteredClient extends DeferredClient {
-  readonly #client: D1Client;
-  readonly #budget: Budget;
-
-  constructor(client: D1Client, budget: Budget) {
-    super();
-    this.#client = client;
-    this.#budget = budget;
-  }
-
-  override async execute<T>(call: ClientCall<T>, texts: readonly string[]): Promise<T> {
-    this.#budget.spend(texts.length);
-    return call(this.#client);
-  }
-
-  withSession(constraint: string): MeteredClient {
-    return new MeteredClient((this.#client as D1Database).withSession(constraint), this.#budget);
-  }
-
-  getBookmark(): string | null {
-    return (this.#client as D1DatabaseSession).getBookmark();
   }
 }

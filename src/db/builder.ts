@@ -1,18 +1,19 @@
 import { bindIfParam, Column, getTableColumns, is, type Placeholder, SQL, sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/d1";
 import type { SelectedFields, SQLiteTable } from "drizzle-orm/sqlite-core";
-import { DeferredClient } from "./session.ts";
 
 /* Builds SQL that Drizzle cannot build itself, above all with rows that are passed as JSON. */
 
-class NoDatabase extends DeferredClient {
-  override execute(): never {
-    throw new Error("this query has no database: pass it to `commit`, `query` or `db.batch`");
-  }
-}
+const NO_DATABASE = {
+  prepare: () => ({
+    bind() {
+      throw new Error("this query has no database: pass it to `commit` or `query`");
+    },
+  }),
+};
 
 /** Drizzle without a database: builds queries for `commit`, `query` and `prepared` to execute. */
-export const qb = drizzle(new NoDatabase() as unknown as D1Database);
+export const qb = drizzle(NO_DATABASE as never);
 
 /** Aliases each field to its name, for joins in which two columns have the same name (`checkNames` in client.ts). */
 export function aliasFields<F extends SelectedFields>(fields: F): F {

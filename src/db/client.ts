@@ -5,7 +5,6 @@ import { chunk } from "../primitives/chunk.ts";
 import { sleep } from "../primitives/timing.ts";
 import { qb } from "./builder.ts";
 import { isRetryable } from "./errors.ts";
-import { type ClientCall, type D1Client, DeferredClient } from "./session.ts";
 
 /*
  * The layer over Drizzle. Drizzle builds queries; this file executes them. It adds what Drizzle's driver for D1 lacks:
@@ -24,14 +23,20 @@ import { type ClientCall, type D1Client, DeferredClient } from "./session.ts";
  *
  *     const { stored, events } = await commit(db, { events: announce(…), stored: insertLeads(…) });
  *
- * The other files: builder.ts has SQL that Drizzle cannot build, session.ts reads from replicas, page.ts paginates.
+ * The other files: builder.ts has SQL that Drizzle cannot build, page.ts paginates.
  */
 
 /** Maximum rows that one transaction cancels, exhausts or deletes. */
 export const CLEANUP_MAX = 1_000;
 
-/** Drizzle over a D1 binding or session, which retries transient errors. */
-export type Database = DrizzleD1Database & { readonly $client: D1Client };
+/** The methods of D1 that Drizzle and this layer call. */
+export type D1Client = Pick<D1Database, "prepare" | "batch">;
+
+/** Drizzle over D1, which retries transient errors. Writes go through `commit`, so that none escapes a `Guard`. */
+export type Database = Omit<
+  DrizzleD1Database,
+  "insert" | "update" | "delete" | "batch" | "transaction"
+> & { readonly $client: D1Client };
 
 /** Queries with a function that reads their result. */
 export interface Statements<R> {
@@ -180,31 +185,98 @@ export function readAs<P extends Part, B>(
 /** Maximum tries of a query, or of a call to a Durable Object. */
 const TRIES = 4;
 
-class RetryingClient extends DeferredClient {
-  readonly client: D1Client;
+/** A statement that precedes each transaction of a client, and makes it fail unless it may write. */
+export interface Guard {
+  readonly query: Query;
+  /** Converts the error of a transaction, which may be that of the statement. */
+  toError(error: unknown): unknown;
+}
 
-  constructor(client: D1Client) {
-    super();
+interface ClientOptions {
+  /** Maximum tries of a call that fails with a transient error. */
+  tries?: number;
+  /** Spends the statements of a call from a budget. */
+  spend?: (statements: number) => void;
+  guard?: Guard | undefined;
+}
+
+/** A client over D1, or over another client, with what its options add to each call. */
+export class Client implements D1Client {
+  readonly client: D1Client;
+  readonly options: ClientOptions;
+
+  constructor(client: D1Client, options: ClientOptions) {
     this.client = client;
+    this.options = options;
   }
 
-  override execute<T>(call: ClientCall<T>): Promise<T> {
-    return retryTransient(() => call(this.client));
+  prepare(text: string): D1PreparedStatement {
+    // Drizzle only calls the methods that `ClientStatement` has.
+    return new ClientStatement(this, this.client.prepare(text)) as never;
+  }
+
+  async batch<T>(statements: D1PreparedStatement[]): Promise<D1Result<T>[]> {
+    const inner = (statements as unknown as ClientStatement[]).map(({ statement }) => statement);
+    const { guard } = this.options;
+    if (!guard) return this.call(inner.length, () => this.client.batch<T>(inner));
+    const { sql: text, params } = guard.query;
+    const guarded = [this.client.prepare(text).bind(...params), ...inner];
+    try {
+      return (await this.call(guarded.length, () => this.client.batch<T>(guarded))).slice(1);
+    } catch (error) {
+      throw guard.toError(error);
+    }
+  }
+
+  call<T>(statements: number, work: () => Promise<T>): Promise<T> {
+    const { tries = TRIES, spend } = this.options;
+    const trying = async () => {
+      spend?.(statements);
+      return work();
+    };
+    return retryTransient(trying, { tries });
   }
 }
 
-/** Opens the database behind a D1 binding or session. Transient errors are retried. */
-export function openDatabase(client: D1Client): Database {
-  return overClient(new RetryingClient(client));
+class ClientStatement {
+  readonly #client: Client;
+  readonly statement: D1PreparedStatement;
+
+  constructor(client: Client, statement: D1PreparedStatement) {
+    this.#client = client;
+    this.statement = statement;
+  }
+
+  bind(...values: unknown[]): ClientStatement {
+    return new ClientStatement(this.#client, this.statement.bind(...values));
+  }
+
+  all() {
+    return this.#client.call(1, () => this.statement.all());
+  }
+
+  raw() {
+    return this.#client.call(1, () => this.statement.raw());
+  }
+
+  run() {
+    return this.#client.call(1, () => this.statement.run());
+  }
+}
+
+/** Opens the database behind a D1 binding. Transient errors are retried. */
+export function openDatabase(binding: D1Client, guard?: Guard): Database {
+  return overClient(new Client(binding, { guard }));
 }
 
 /** Returns the same database without retries, for statements that are not safe to apply twice. */
-export function withoutRetries({ $client }: Database): Database {
-  return overClient($client instanceof RetryingClient ? $client.client : $client);
+export function withoutRetries(db: Database): Database {
+  const { $client } = db;
+  if (!($client instanceof Client)) return db;
+  return overClient(new Client($client.client, { ...$client.options, tries: 1 }));
 }
 
-// Drizzle only calls the methods of a binding that `D1Client` has.
-const overClient = (client: D1Client) => drizzle(client as D1Database);
+const overClient = (client: Client) => drizzle(client as never) as unknown as Database;
 
 /** Commits one part, or several by name, as one transaction, in one round trip. */
 export function commit<P extends Part>(db: Database, part: P): Promise<ResultOf<P>>;
@@ -239,12 +311,15 @@ export async function query(db: Database, work: Part | Parts): Promise<unknown> 
  *
  * @param waitMs the approximate delay before the second try; it doubles with each try.
  */
-export async function retryTransient<T>(work: () => T, waitMs = 100): Promise<Awaited<T>> {
+export async function retryTransient<T>(
+  work: () => T,
+  { tries = TRIES, waitMs = 100 } = {},
+): Promise<Awaited<T>> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await work();
     } catch (error) {
-      if (attempt === TRIES || !isRetryable(error)) throw error;
+      if (attempt === tries || !isRetryable(error)) throw error;
       await sleep(waitMs * 2 ** (attempt - 1) * (0.5 + Math.random()));
     }
   }

@@ -76,7 +76,7 @@ export const workspaces = sqliteTable(
     testEventsSince: integer("test_events_since").notNull().default(0),
     /** Portal links and sessions that were issued up to this time are invalid: see `PortalGrant`. */
     sessionsNotBefore: integer("sessions_not_before").notNull().default(0),
-    /** The API keys that were revoked in the last hour, by id, with the time: see `GuardedClient`. */
+    /** The API keys that were revoked in the last hour, by id, with the time: see `guardWrites`. */
     revokedKeys: text("revoked_keys", { mode: "json" })
       .$type<Record<string, number>>()
       .notNull()

@@ -1,5 +1,6 @@
 import { eq } from "drizzle-orm";
-import type { Database } from "./client.ts";
+import { qb } from "./builder.ts";
+import { commit, type Database } from "./client.ts";
 import { sweepPositions } from "./schema.ts";
 
 /** Reads where a part of the scheduled job stopped; "" if it reached the end or never started. */
@@ -15,8 +16,11 @@ export async function findPosition(db: Database, part: string): Promise<string> 
 /** Stores where a part of the scheduled job stopped. */
 export async function updatePosition(db: Database, part: string, position: string): Promise<void> {
   if ((await findPosition(db, part)) === position) return;
-  await db
-    .insert(sweepPositions)
-    .values({ part, position })
-    .onConflictDoUpdate({ target: sweepPositions.part, set: { position } });
+  await commit(
+    db,
+    qb
+      .insert(sweepPositions)
+      .values({ part, position })
+      .onConflictDoUpdate({ target: sweepPositions.part, set: { position } }),
+  );
 }

@@ -2,15 +2,12 @@ import type { Context, Next } from "hono";
 import { createMiddleware } from "hono/factory";
 import { ApiError } from "../contract/errors.ts";
 import { openDatabase } from "../db/client.ts";
-import { bindingOf } from "../db/databases.ts";
-import { EarlyReads, openSession, type ReadPoint } from "../db/session.ts";
-import { logError } from "../log.ts";
+import { bindingOf, openNamed } from "../db/databases.ts";
 import { type AddressName, addressAlias, nameAddress } from "../rate-limit/address.ts";
 import { callObject } from "../rate-limit/call.ts";
 import {
   failingAddresses,
   type KeyRefusal,
-  type KnownKey,
   knownKeys,
   REFUSING_MS,
   recentRefusals,
@@ -19,30 +16,68 @@ import {
 import type { UncountedRefusals } from "../rate-limit/key-gate.ts";
 import { hashApiKey, isApiKey } from "../rate-limit/key-text.ts";
 import { type RateLimit, resetSeconds } from "../rate-limit/window.ts";
-import { GuardedClient } from "../workspaces/write-guard.ts";
+import { guardWrites } from "../workspaces/write-guard.ts";
 import { readBody, takesBody } from "./body.ts";
-import type { Admission, AppEnv } from "./context.ts";
+import type { AppEnv } from "./context.ts";
 
 /**
  * Authenticates all requests under `/v1`. A request is admitted if its key is valid, the workspace has access, and the
- * key's window has requests left. If this isolate has just cached a refusal of a key whose window is used up, the
- * request is refused without a call to the key's gate.
+ * key's window has requests left.
  *
  * A write takes these steps, in an order that lets no client delay it once it is admitted:
  * 1. Its body is read.
  * 2. The key's gate admits it.
  * 3. The route handles it. Its transactions fail if the key was revoked, or access has ended, in the meantime.
- * 4. The gate stores the bookmark of the write.
  *
- * A read takes one network hop less if this isolate has cached the workspace of its key:
- * 1. The route reads at once, while the key's gate decides.
- * 2. A result that is older than the gate's bookmark, or from another database, is read again.
- * 3. If the gate refuses the request, the refusal is the response, whatever the route has read.
+ * A read takes one network hop less if this isolate has cached the workspace of its key: see `handleRead`.
  *
  * @throws ApiError `invalid_api_key`, `workspace_access_denied` or `rate_limited`, in this order. An IP address that has
  *   failed too often gets `rate_limited` instead of `invalid_api_key`.
  */
 export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
+  const keyHash = await identifyKey(c);
+  if (c.req.method === "GET" || c.req.method === "HEAD") return handleRead(c, next, keyHash);
+  if (takesBody(c)) await readBody(c);
+  const binding = bindingOf(c.env, await admit(c, keyHash));
+  const guard = guardWrites(c.get("workspaceId"), { keyId: c.get("keyId") });
+  c.set("db", openDatabase(binding, guard));
+  await next();
+});
+
+/**
+ * Handles a read. If this isolate has cached the workspace of the key, the route reads at once, while the key's gate
+ * decides. The result is dropped if the gate refuses the request, and read again if the gate names another database,
+ * because the workspace has moved.
+ */
+async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
+  const known = knownKeys.get(keyHash);
+  const admission = admit(c, keyHash);
+  if (known) c.set("workspaceId", known.workspaceId);
+  else await admission;
+  // A refusal is thrown below.
+  admission.catch(() => {});
+  c.set("read", async (work) => {
+    const early = known && work(openNamed(c.env, known.database));
+    // A failure only matters once the request is admitted.
+    early?.catch(() => {});
+    const database = await admission;
+    return early && database === known.database ? early : work(openNamed(c.env, database));
+  });
+  // Hono passes an error of the route to `handleError`, and sets `c.error`, so `next` does not reject.
+  await next();
+  // A route that fails without a read, such as with 400, must still be refused.
+  await admission.catch((refusal) => {
+    if (refusal !== c.error) throw refusal;
+  });
+}
+
+/**
+ * Finds out whose key a request has, without a call to its gate. If this isolate has just cached a refusal of a key that
+ * is unknown, or whose window is used up, the request is refused.
+ *
+ * @returns the hash of the key.
+ */
+export async function identifyKey(c: Context<AppEnv>): Promise<string> {
   await noteAddress(c);
   const key = await readApiKey(c);
   if (key === null) throw await failedAuthentication(c);
@@ -53,113 +88,39 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
     setIdentity(c, repeated);
     throw toError(repeated);
   }
-  const known = knownKeys.get(keyHash);
-  if (c.req.method !== "GET" && c.req.method !== "HEAD") await handleWrite(c, next, keyHash);
-  else if (known) await handleEarlyRead(c, next, keyHash, known);
-  else await handleFirstRead(c, next, keyHash);
-});
-
-/** Handles a write once it is admitted, and raises the bookmark of the key, so that it reads its own writes. */
-async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
-  if (takesBody(c)) await readBody(c);
-  const admission = await admit(c, keyHash);
-  if (!admission.isAdmitted) throw admission.error;
-  const { database } = admission;
-  const session = bindingOf(c.env, database).withSession("first-primary");
-  const keyId = c.get("keyId");
-  c.set("db", openDatabase(new GuardedClient(session, c.get("workspaceId"), { keyId })));
-  await next();
-  const bookmark = session.getBookmark();
-  // A 4xx has written nothing, as a rule, whereas a 5xx may have.
-  const isRefused = c.res.status >= 400 && c.res.status < 500;
-  if (bookmark === null || isRefused) return;
-  cacheKey(c, keyHash, database, bookmark);
-  try {
-    await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark, database));
-  } catch (failure) {
-    // The error is only logged, because the write itself has succeeded.
-    logError("bookmark_update_failed", failure, { requestId: c.get("requestId") });
-  }
-}
-
-/** Handles a read once it is admitted, because this isolate has not cached the workspace of its key. */
-async function handleFirstRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
-  const admission = await admit(c, keyHash);
-  if (!admission.isAdmitted) throw admission.error;
-  const session = openSession(readPoint(c, admission));
-  c.set("db", openDatabase(session));
-  await next();
-  cacheKey(c, keyHash, admission.database, session.getBookmark());
-}
-
-/** Handles a read at once, while the key's gate decides, because this isolate has cached the workspace of its key. */
-async function handleEarlyRead(
-  c: Context<AppEnv>,
-  next: Next,
-  keyHash: string,
-  known: KnownKey,
-): Promise<void> {
-  c.set("workspaceId", known.workspaceId);
-  const admission = admit(c, keyHash);
-  const required = admission.then((decided) => {
-    // Not the error of the decision, with which `handleError` responds: if the gate has failed with an error that can be
-    // retried, the database client would read again.
-    if (!decided.isAdmitted) throw new Error("the request is not admitted");
-    return readPoint(c, decided);
-  });
-  const reads = new EarlyReads(readPoint(c, known), required);
-  c.set("db", openDatabase(reads));
-  // Hono passes an error of the route to `handleError`, and sets `c.error`, so `next` does not reject.
-  await next();
-  const decided = await admission;
-  if (decided.isAdmitted) {
-    const { database } = decided;
-    cacheKey(c, keyHash, database, reads.bookmarkOf(bindingOf(c.env, database)));
-  } else if (!c.error) {
-    // A route that succeeds without a read must still be refused. If the route failed, `handleError` has awaited this
-    // admission, and responded with the refusal.
-    throw decided.error;
-  }
-}
-
-/** Lets the key's gate decide about the request. The decision is stored for `handleError`. */
-function admit(c: Context<AppEnv>, keyHash: string): Promise<Admission> {
-  const admission = callGate(c, keyHash);
-  c.set("admission", admission);
-  return admission;
+  return keyHash;
 }
 
 /**
- * Calls the key's gate, and returns its decision. Sets the key, the workspace and the window of the request, for the
+ * Lets the key's gate decide about a request. Sets the key, the workspace and the window of the request, for the
  * handlers, the headers and the log.
+ *
+ * @returns the name of the workspace's database.
  */
-async function callGate(c: Context<AppEnv>, keyHash: string): Promise<Admission> {
-  try {
-    const calledAt = Date.now();
-    const uncounted = takeUncounted(keyHash);
-    const result = await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) =>
-      gate.admit(keyHash, uncounted),
-    );
-    if (result.verdict === "unknown_key") {
-      knownKeys.delete(keyHash);
-      unknownKeys.set(keyHash, calledAt + REFUSING_MS);
-      return { isAdmitted: false, error: await failedAuthentication(c) };
-    }
-    setIdentity(c, result);
-    if (result.verdict === "admitted") {
-      const { database, bookmark } = result;
-      c.set("database", database);
-      return { isAdmitted: true, database, bookmark };
-    }
-    const { verdict, keyId, workspaceId, rateLimit, expiresAt } = result;
-    const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
-    // Repeated only if the window is used up.
-    recentRefusals.set(keyHash, refusal, calledAt, expiresAt ?? undefined);
-    if (verdict === "access_denied") knownKeys.delete(keyHash);
-    return { isAdmitted: false, error: toError(refusal) };
-  } catch (error) {
-    return { isAdmitted: false, error };
+export async function admit(c: Context<AppEnv>, keyHash: string): Promise<string> {
+  const calledAt = Date.now();
+  const uncounted = takeUncounted(keyHash);
+  const result = await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) =>
+    gate.admit(keyHash, uncounted),
+  );
+  if (result.verdict === "unknown_key") {
+    knownKeys.delete(keyHash);
+    unknownKeys.set(keyHash, calledAt + REFUSING_MS);
+    throw await failedAuthentication(c);
   }
+  setIdentity(c, result);
+  if (result.verdict === "admitted") {
+    const { database, workspaceId } = result;
+    c.set("database", database);
+    knownKeys.set(keyHash, { workspaceId, database });
+    return database;
+  }
+  const { verdict, keyId, workspaceId, rateLimit, expiresAt } = result;
+  const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
+  // Repeated only if the window is used up.
+  recentRefusals.set(keyHash, refusal, calledAt, expiresAt ?? undefined);
+  if (verdict === "access_denied") knownKeys.delete(keyHash);
+  throw toError(refusal);
 }
 
 function setIdentity(
@@ -177,16 +138,9 @@ function toError({ verdict, rateLimit }: KeyRefusal): ApiError {
     : new ApiError("workspace_access_denied");
 }
 
-function readPoint(
-  c: Context<AppEnv>,
-  { database, bookmark }: { database: string; bookmark: string | null },
-): ReadPoint {
-  return { binding: bindingOf(c.env, database), bookmark };
-}
-
 /**
  * Takes the 429s with the key that this isolate returned from its cache, and that the gate has not counted yet. Removes
- * the cached refusal with them, because the gate is about to decide anew, and `callGate` caches what it decides.
+ * the cached refusal with them, because the gate is about to decide anew, and `admit` caches what it decides.
  */
 function takeUncounted(keyHash: string): UncountedRefusals | undefined {
   const removed = recentRefusals.remove(keyHash);
@@ -197,26 +151,10 @@ function takeUncounted(keyHash: string): UncountedRefusals | undefined {
 
 /** Checks again, as a write does, that the access of an admitted request has not ended. @throws ApiError if it has. */
 export async function confirmAccess(c: Context<AppEnv>): Promise<void> {
-  const admission = await c.get("admission");
-  if (admission && !admission.isAdmitted) throw admission.error;
-  const primary = bindingOf(c.env, c.get("database")).withSession("first-primary");
-  await new GuardedClient(primary, c.get("workspaceId"), { keyId: c.get("keyId") }).check();
-}
-
-/** Caches the workspace of an admitted key, and how recent its reads were; a request without a read has no bookmark. */
-function cacheKey(
-  c: Context<AppEnv>,
-  keyHash: string,
-  database: string,
-  bookmark: string | null,
-): void {
-  const earlier = knownKeys.get(keyHash);
-  const known = earlier?.database === database ? earlier.bookmark : null;
-  knownKeys.set(keyHash, {
-    workspaceId: c.get("workspaceId"),
-    database,
-    bookmark: bookmark ?? known,
-  });
+  await c.get("read")(async () => {});
+  const binding = bindingOf(c.env, c.get("database"));
+  const guard = guardWrites(c.get("workspaceId"), { keyId: c.get("keyId") });
+  await openDatabase(binding, guard).$client.batch([]);
 }
 
 /** Reads the API key of the request; null if there is none, or its checksum is wrong, so that it was never issued. */

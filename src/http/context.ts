@@ -8,18 +8,6 @@ import { refuseInvalid } from "./invalid.ts";
 /** A request body, or the error of one that cannot be used. */
 export type ReadBody = { text: string } | { error: ApiError };
 
-/** The decision of a key's gate about a request. */
-export type Admission =
-  | {
-      isAdmitted: true;
-      /** The name of the workspace's database. */
-      database: string;
-      /** A bookmark of that database; reads for this request must not be older. */
-      bookmark: string | null;
-    }
-  /** `error` is the response: a refusal, or the failure of the gate. */
-  | { isAdmitted: false; error: unknown };
-
 /** The bindings and variables of a Hono context. */
 export interface AppEnv {
   Bindings: Env;
@@ -40,8 +28,6 @@ export interface AppEnv {
     immutable: boolean | undefined;
     /** The request body; undefined until `readBody` has read it. */
     body: ReadBody | undefined;
-    /** The decision of the key's gate, which a read that has begun early may not have yet; undefined without a key. */
-    admission: Promise<Admission> | undefined;
     /** The id of the key, once it is known to be valid. */
     keyId: string;
     /** The pseudonym of the IP address in the log, for a request that must authenticate. */
@@ -49,7 +35,10 @@ export interface AppEnv {
     workspaceId: string;
     /** The name of the database that the workspace lives in. */
     database: string;
+    /** The database of a write, or of a request of the portal. */
     db: Database;
+    /** Reads from the workspace's database for a `GET`, which may not be admitted yet (`handleRead`). */
+    read: <T>(work: (db: Database) => Promise<T>) => Promise<T>;
   };
 }
 

@@ -11,7 +11,6 @@ import { agentFamily } from "./agent.ts";
 import { addressWindow } from "./authentication.ts";
 import type { AppEnv } from "./context.ts";
 import { toApiError } from "./invalid.ts";
-import { SlowRead } from "./read-limits.ts";
 import { helpFor } from "./responses.ts";
 
 /** The default policy, which allows no framing, and loads and runs nothing. HTML pages have their own. */
@@ -84,14 +83,9 @@ const isExact = ({ path }: { path: string }) => !path.endsWith("*");
 /** The delay after which a client may retry a request that failed with a transient error. */
 export const RETRY_AFTER_SECONDS = 5;
 
-/**
- * Responds to any thrown error with the error body of the contract. A read may fail before the key's gate has decided,
- * or because the gate refuses it. In both cases, a refusal of the gate is the response.
- */
-export const handleError: ErrorHandler<AppEnv> = async (thrown, c) => {
-  // A read that took too long does not wait for the gate, which may be what stalls.
-  const admission = thrown instanceof SlowRead ? undefined : await c.get("admission");
-  const cause = admission?.isAdmitted === false ? admission.error : causeOf(thrown);
+/** Responds to any thrown error with the error body of the contract. */
+export const handleError: ErrorHandler<AppEnv> = (thrown, c) => {
+  const cause = causeOf(thrown);
   const error = cause instanceof InputError ? toApiError(cause) : cause;
   if (error instanceof ApiError) return toResponse(error, c);
   // A write that fails during a move is not logged, because the move is announced.

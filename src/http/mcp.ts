@@ -11,7 +11,7 @@ import { RECORD_MAX_BYTES } from "../contract/limits.ts";
 import { type Feature, isServed } from "../contract/served.ts";
 import { CONTRACT_VERSION } from "../contract/version.ts";
 import { isText } from "../primitives/text.ts";
-import { authenticate, readApiKey } from "./authentication.ts";
+import { admit, identifyKey, readApiKey } from "./authentication.ts";
 import { readJson } from "./body.ts";
 import type { AppEnv } from "./context.ts";
 import { handleError, RETRY_AFTER_SECONDS } from "./finish-response.ts";
@@ -70,21 +70,14 @@ async function respond(
   c: Context<AppEnv>,
   tools: Tool[],
   { message, error }: ReadMessage,
-): Promise<Response | undefined> {
+): Promise<Response> {
   // A request without an issued key is refused before the SDK reads it.
   const isCall = message?.method === "tools/call" && (await readApiKey(c)) !== null;
   const called = isCall ? await callTool(app, c, tools, message) : undefined;
   if (called?.isCounted) return called.response;
-  let response: Response | undefined;
-  await authenticate(c, async () => {
-    // A response that reads nothing would not wait for the key's gate.
-    const admission = await c.get("admission");
-    if (admission?.isAdmitted === false) throw admission.error;
-    if (error) throw error;
-    response = called?.response ?? (await handle(c, tools, message));
-    c.res = response;
-  });
-  return response;
+  await admit(c, await identifyKey(c));
+  if (error) throw error;
+  return called?.response ?? handle(c, tools, message);
 }
 
 /**

@@ -5,9 +5,6 @@ import { DatabaseUnreachable } from "../workspaces/placement.ts";
 import { confirmAccess } from "./authentication.ts";
 import type { AppEnv } from "./context.ts";
 
-/** The error of a read that took too long. */
-export class SlowRead extends DatabaseUnreachable {}
-
 /**
  * Responds to a read that takes too long with an error, after which its client may repeat it. The route goes on, but its
  * response is dropped. A write is not ended, because its client must learn whether it has happened.
@@ -15,7 +12,7 @@ export class SlowRead extends DatabaseUnreachable {}
 export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
   if (c.req.method !== "GET" && c.req.method !== "HEAD") return next();
   await withTimeout(READ_MAX_MS, next(), () => {
-    throw new SlowRead("the read took too long");
+    throw new DatabaseUnreachable("the read took too long");
   });
 });
 
@@ -79,14 +76,14 @@ export const limitRowsInFlight = createMiddleware<AppEnv>(async (c, next) => {
  * Reserves the rows of a request, once there is room for them. It polls, because the runtime lets no request wait for the
  * promise of another.
  *
- * @throws SlowRead once `endSlowReads` has responded to the client.
+ * @throws DatabaseUnreachable once `endSlowReads` has responded to the client.
  */
 async function reserve(workspaceId: string, rows: number) {
   const startedAt = Date.now();
   for (let hasWaited = false; ; hasWaited = true) {
     const now = Date.now();
     const waitedMs = now - startedAt;
-    if (waitedMs > READ_MAX_MS) throw new SlowRead("the read has waited for too long");
+    if (waitedMs > READ_MAX_MS) throw new DatabaseUnreachable("the read has waited for too long");
     dropExpired(now);
     if (hasRoom(workspaceId, rows)) {
       const reservation: Reservation = { workspaceId, rows, until: now + READ_MAX_MS };

@@ -18,7 +18,7 @@ export function callObject<T extends Rpc.DurableObjectBranded, Reply>(
 ): Promise<Awaited<Reply>> {
   const objects = objectsIn(jurisdiction, binding);
   // Each try gets a new stub, because the stub of an object that was reset stays broken.
-  return retryTransient(() => call(objects.getByName(name)), WAIT_MS);
+  return retryTransient(() => call(objects.getByName(name)), { waitMs: WAIT_MS });
 }
 
 /** Returns the objects in a jurisdiction; all objects if it is empty, or in the local runtime. */

@@ -6,13 +6,11 @@ const REMEMBERED_MAX = 10_000;
 /** How long an isolate repeats a refusal of a gate without calling it. */
 export const REFUSING_MS = 2_000;
 
-/** An admitted key in the cache of an isolate: its workspace, and how recent its reads were. */
+/** An admitted key in the cache of an isolate. */
 export interface KnownKey {
   workspaceId: string;
   /** The name of the workspace's database when the key was last admitted. */
   database: string;
-  /** The bookmark of that database that was last read. */
-  bookmark: string | null;
 }
 
 /**

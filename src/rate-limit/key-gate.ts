@@ -1,7 +1,5 @@
 import { DurableObject } from "cloudflare:workers";
-import { openDatabase } from "../db/client.ts";
-import { bindingOf, DIRECTORY } from "../db/databases.ts";
-import { isOlder } from "../db/session.ts";
+import { DIRECTORY, openDirectory, openNamed } from "../db/databases.ts";
 import {
   KEY_STATUS_MAX_AGE_MS,
   type KeyStatus,
@@ -36,8 +34,6 @@ export type GateResult =
       rateLimit: RateLimit;
       /** The name of the workspace's database. */
       database: string;
-      /** A bookmark of that database: reads for this request must not be older. */
-      bookmark: string | null;
     };
 
 /** 429s with the key that an isolate returned from its cache, and that the gate has not counted yet. */
@@ -49,7 +45,7 @@ export interface UncountedRefusals {
 
 interface CachedStatus {
   /** The status; null for a key that is unknown, revoked or expired, which will never be valid again. */
-  status: Omit<KeyStatus, "database"> | null;
+  status: KeyStatus | null;
   /** When the status must be read again, in Unix milliseconds. */
   until: number;
 }
@@ -69,9 +65,6 @@ interface Counted {
 export class KeyGate extends DurableObject<Env> {
   #cached = this.ctx.storage.kv.get<CachedStatus>("status");
   #counted: Counted = this.ctx.storage.kv.get("counted") ?? { window: undefined, hours: [] };
-  #bookmark = this.ctx.storage.kv.get<string>("bookmark") ?? null;
-  /** The database of the workspace when the status was last read; the bookmark belongs to it. */
-  #database = this.ctx.storage.kv.get<string>("database") ?? DIRECTORY;
   #savedAt = 0;
   #saving = false;
   /** The look-up in progress, shared by all requests that need it. */
@@ -137,31 +130,7 @@ export class KeyGate extends DurableObject<Env> {
       this.#countRefused({ at: now, count: 1 });
       return { verdict: "rate_limited", ...known, expiresAt };
     }
-    return { verdict: "admitted", ...known, database: this.#database, bookmark: this.#bookmark };
-  }
-
-  /**
-   * Raises the bookmark that admissions return, after a write of the client. The bookmark is stored when this returns.
-   *
-   * @param database the name of the database that the bookmark belongs to. A database that the workspace has left is
-   *   ignored, because bookmarks of different databases cannot be compared.
-   */
-  advance(bookmark: string, database: string): void {
-    this.#raiseBookmark(bookmark, database);
-  }
-
-  #raiseBookmark(bookmark: string, database: string): void {
-    if (database !== this.#database || !isOlder(this.#bookmark, bookmark)) return;
-    this.#bookmark = bookmark;
-    this.ctx.storage.kv.put("bookmark", bookmark);
-  }
-
-  /** Switches to the database that the workspace has moved to. */
-  #moveTo(database: string): void {
-    this.#database = database;
-    this.#bookmark = null;
-    this.ctx.storage.kv.put("database", database);
-    this.ctx.storage.kv.delete("bookmark");
+    return { verdict: "admitted", ...known, database: status.database };
   }
 
   /** Drops the cached status, which the platform has changed. Once this returns, no request is admitted on it. */
@@ -199,16 +168,12 @@ export class KeyGate extends DurableObject<Env> {
   async #load(keyHash: string, now: number): Promise<void> {
     for (;;) {
       const version = this.#statusVersion;
-      const { status, database, bookmark } = await this.#read(keyHash, now);
+      const status = await this.#read(keyHash, now);
       // If the status changed while it was read, this may be the previous one.
       if (version !== this.#statusVersion) continue;
       this.#cached = { status, until: cachedUntil(status, now) };
       // An unknown key is not stored, so that a flood of invented keys leaves nothing behind.
-      if (!status) return;
-      if (database !== this.#database) this.#moveTo(database);
-      // The bookmark is raised, so that no read is older than the status that it was admitted on.
-      if (bookmark !== null) this.#raiseBookmark(bookmark, database);
-      this.ctx.storage.kv.put("status", this.#cached);
+      if (status) this.ctx.storage.kv.put("status", this.#cached);
       return;
     }
   }
@@ -218,19 +183,15 @@ export class KeyGate extends DurableObject<Env> {
    * there. The read of the directory also notes that the key is in use (key-rows.ts). A change of access commits before it looks up
    * the keys in use, so it is either read here, or invalidates this gate.
    */
-  async #read(keyHash: string, now: number) {
+  async #read(keyHash: string, now: number): Promise<KeyStatus | null> {
     for (let attempt = 1; ; attempt++) {
-      const directory = this.env.DB.withSession("first-primary");
-      const found = await noteUseAndReadStatus(openDatabase(directory), keyHash, now);
-      if (!found) return { status: null, database: DIRECTORY, bookmark: null };
-      const { database, ...status } = found;
-      if (database === DIRECTORY) return { status, database, bookmark: directory.getBookmark() };
-      const session = bindingOf(this.env, database).withSession("first-primary");
-      const access = await findAccess(openDatabase(session), status.workspaceId);
-      if (access)
-        return { status: { ...status, ...access }, database, bookmark: session.getBookmark() };
+      const status = await noteUseAndReadStatus(openDirectory(this.env), keyHash, now);
+      if (!status || status.database === DIRECTORY) return status;
+      const { database, workspaceId } = status;
+      const access = await findAccess(openNamed(this.env, database), workspaceId);
+      if (access) return { ...status, ...access };
       // The workspace may have moved between the two reads.
-      if (attempt === 2) throw new Error(`workspace ${status.workspaceId} is not in ${database}`);
+      if (attempt === 2) throw new Error(`workspace ${workspaceId} is not in ${database}`);
     }
   }
 }

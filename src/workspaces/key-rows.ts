@@ -69,11 +69,14 @@ export async function revokeKey(
   key: { id: string } | { keyHash: string },
   now: number,
 ): Promise<GatedKey[]> {
-  return db
-    .update(apiKeys)
-    .set({ revokedAt: sql`coalesce(${apiKeys.revokedAt}, ${now})` })
-    .where("id" in key ? eq(apiKeys.id, key.id) : eq(apiKeys.keyHash, key.keyHash))
-    .returning(GATED_KEY);
+  return commit(
+    db,
+    qb
+      .update(apiKeys)
+      .set({ revokedAt: sql`coalesce(${apiKeys.revokedAt}, ${now})` })
+      .where("id" in key ? eq(apiKeys.id, key.id) : eq(apiKeys.keyHash, key.keyHash))
+      .returning(GATED_KEY),
+  );
 }
 
 /**
@@ -152,11 +155,14 @@ export async function updateQuota(
   requestsPerWindow: number | null,
   now: number,
 ): Promise<GatedKey[]> {
-  return db
-    .update(apiKeys)
-    .set({ requestsPerWindow })
-    .where(and(eq(apiKeys.id, id), isLive(now)))
-    .returning(GATED_KEY);
+  return commit(
+    db,
+    qb
+      .update(apiKeys)
+      .set({ requestsPerWindow })
+      .where(and(eq(apiKeys.id, id), isLive(now)))
+      .returning(GATED_KEY),
+  );
 }
 
 /** Lists the keys of a workspace that are neither revoked nor expired. */

@@ -5,6 +5,7 @@ import { isoTime, MINUTE_MS } from "../contract/time.ts";
 import { inJson, qb } from "../db/builder.ts";
 import {
   combine,
+  commit,
   counted,
   type Database,
   prepared,
@@ -34,7 +35,7 @@ export async function insertWorkspace(
   db: Database,
   workspace: typeof workspaces.$inferInsert & { sealedDataKey: string },
 ) {
-  return db.insert(workspaces).values(workspace).onConflictDoNothing();
+  await commit(db, qb.insert(workspaces).values(workspace).onConflictDoNothing());
 }
 
 /** Inserts the directory entry of a workspace that lives in another database, unless there is one. */

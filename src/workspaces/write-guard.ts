@@ -1,11 +1,10 @@
-import { eq, type SQL, sql } from "drizzle-orm";
+import { eq, type Query, type SQL, sql } from "drizzle-orm";
 import { ApiError, type ErrorCode } from "../contract/errors.ts";
 import { HOUR_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import { type Part, prepared } from "../db/client.ts";
+import { type Guard, type Part, prepared } from "../db/client.ts";
 import { causeOf, isReferenceMissing } from "../db/errors.ts";
 import { workspaces } from "../db/schema.ts";
-import { type ClientCall, type D1Client, DeferredClient } from "../db/session.ts";
 import { beingErased, unknownWorkspace } from "./placement.ts";
 
 /*
@@ -33,9 +32,6 @@ export function refuseWrites(workspaceId: string, keyId: string, now: number): P
     .set({ revokedKeys: sql`(SELECT json_group_object(key, value) FROM (${recent}))` })
     .where(eq(id, workspaceId));
 }
-
-/** Matches a statement that writes. Its values are bound, so they are not in the text. */
-const WRITING = /\b(insert into|replace into|update|delete from)\b/i;
 
 /** Begins the invalid JSON path that stands for a refusal. */
 const REFUSED = "write refused: ";
@@ -87,46 +83,15 @@ function isErasing(error: unknown): boolean {
 }
 
 /**
- * A client of a workspace's database for the writes of a request. A transaction fails with the refusal of an admission
- * if the access of the request has ended. A statement outside of a transaction cannot check that, so it must be a read.
+ * Makes the guard of a request's writes: a transaction fails with the refusal of an admission if the access of the
+ * request has ended.
  */
-export class GuardedClient extends DeferredClient {
-  readonly #client: D1Client;
-  readonly #failIfEnded: D1PreparedStatement;
-
-  constructor(client: D1Client, workspaceId: string, credential: Credential) {
-    super();
-    this.#client = client;
-    const { queries } =
-      "keyId" in credential
-        ? failIfKeyEnded({ workspaceId, ...credential })
-        : failIfSessionEnded({ workspaceId, ...credential });
-    const [{ sql: text, params }] = queries as [{ sql: string; params: unknown[] }];
-    // A deferred statement of this client, like those of its callers: `super.batch` prepares each on D1.
-    this.#failIfEnded = this.prepare(text).bind(...params);
-  }
-
-  /** @throws Error for a single statement that writes: write with `commit`. */
-  override async execute<T>(call: ClientCall<T>, texts: readonly string[]): Promise<T> {
-    const [text = ""] = texts;
-    if (texts.length === 1 && WRITING.test(text))
-      throw new Error("a write outside of a transaction is not guarded: use `commit`");
-    return call(this.#client);
-  }
-
-  /** Checks the access of the request without a write. @throws ApiError the refusal, if the access has ended. */
-  async check(): Promise<void> {
-    await this.batch([]);
-  }
-
-  override async batch<T>(statements: D1PreparedStatement[]): Promise<D1Result<T>[]> {
-    try {
-      const [, ...results] = await super.batch<T>([this.#failIfEnded, ...statements]);
-      return results;
-    } catch (error) {
-      throw toRefusal(error);
-    }
-  }
+export function guardWrites(workspaceId: string, credential: Credential): Guard {
+  const { queries } =
+    "keyId" in credential
+      ? failIfKeyEnded({ workspaceId, ...credential })
+      : failIfSessionEnded({ workspaceId, ...credential });
+  return { query: queries[0] as Query, toError: toRefusal };
 }
 
 /** Returns the refusal that a failed transaction stands for, or else its own error. */

@@ -23,9 +23,6 @@ import { hangMover, moved } from "../support/moves.ts";
 const platform = exports.Platform;
 const lines = keepLog();
 
-/** A bookmark that is newer than any of these tests'. */
-const NEW = "ffffffff-00000000-00000000-00000000000000000000000000000000";
-
 async function openGated(database: DatabaseName) {
   const workspace = await openWorkspaceIn(database);
   const keyHash = await hashApiKey(workspace.apiKey);
@@ -93,33 +90,6 @@ describe("network hops", () => {
   });
 });
 
-describe("bookmarks of different databases are never compared: one", () => {
-  test("of the directory is not used for DB_2", async () => {
-    const { gate, admit } = await openGated("DB_2");
-    await gate().advance(NEW, "DB");
-    const { bookmark } = (await admit()) as { bookmark: string };
-    expect(bookmark).not.toBe(NEW);
-    await gate().advance(NEW, "DB");
-    await gate().advance(NEW, "DB_3");
-    expect(await admit()).toMatchObject({ database: "DB_2", bookmark });
-    await evictDurableObject(gate());
-    expect(await admit()).toMatchObject({ database: "DB_2", bookmark });
-  });
-
-  test("is dropped when the workspace has moved to another database", async () => {
-    const { workspaceId, gate, admit } = await openGated("DB_2");
-    await admit();
-    await gate().advance(NEW, "DB_2");
-    expect(await admit()).toMatchObject({ bookmark: NEW });
-    await moved(workspaceId, "DB_3");
-    const { bookmark, database } = (await admit()) as { bookmark: string; database: string };
-    expect(database).toBe("DB_3");
-    expect(bookmark).not.toBe(NEW);
-    await evictDurableObject(gate());
-    expect(await admit()).toMatchObject({ database: "DB_3", bookmark });
-  });
-});
-
 describe("an isolate that remembers a different database than the gate returns", () => {
   /** A workspace whose reads this isolate has made in one database, and that then lives in another one. */
   async function openRelocated(from: DatabaseName, to: DatabaseName) {
@@ -142,12 +112,6 @@ describe("an isolate that remembers a different database than the gate returns",
       expect(body).toMatchObject({ data: [{ name: "of DB_3" }, { name: "of DB_2" }] });
       expect(knownKeys.get(keyHash)).toMatchObject({ database: "DB_3" });
     }
-  });
-
-  test("keeps no bookmark of that one, if a request reads nothing", async () => {
-    const { api, keyHash } = await openRelocated("DB_2", "DB_3");
-    expect((await api.get("/v1/leads?limit=0")).status).toBe(400);
-    expect(knownKeys.get(keyHash)).toMatchObject({ database: "DB_3", bookmark: null });
   });
 
   test("writes to the right one", async () => {

@@ -38,8 +38,8 @@ export const FLOOR: Fault[] = [
   ]),
   ...faultsIn("db/", [
     ["client.ts", "const TRIES = 4;", "const TRIES = 1;", "a query is tried again if the network fails"],
-    ["client.ts", "if (attempt === TRIES || !isRetryable(error)) throw error;", "if (attempt === TRIES) throw error;", "what a retry cannot mend is not tried again"],
-    ["client.ts", "return overClient($client instanceof RetryingClient ? $client.client : $client);", "return overClient($client);", "what cannot be repeated is tried once"],
+    ["client.ts", "if (attempt === tries || !isRetryable(error)) throw error;", "if (attempt === TRIES) throw error;", "what a retry cannot mend is not tried again"],
+    ["client.ts", "return overClient(new Client($client.client, { ...$client.options, tries: 1 }));", "return overClient($client);", "what cannot be repeated is tried once"],
     ["client.ts", "if (twice !== undefined) throw", "if (false) throw", "columns of one name are not mixed up"],
     ["client.ts", "return [name, read(own)] as const;", "return [name, read(all)] as const;", "results are read where they are"],
     ["client.ts", "encoder.encode(text).length + 1)", "text.length + 1)", "a parameter is smaller than D1 accepts"],
@@ -49,9 +49,6 @@ export const FLOOR: Fault[] = [
     ["errors.ts", '{ message: "internal error; reference =", fault: "transient" },', "", "an internal error of D1 is retried"],
     ["page.ts", "examined >= PAGE_EXAMINED_MAX", "false", "a page examines a bounded number of rows"],
     ["page.ts", "return [desc(at), desc(id)];", "return [desc(at)];", "equal times have one order"],
-    ["session.ts", "return than !== null && (bookmark === null || bookmark < than);", "return than !== null && bookmark !== null && bookmark < than;", "a client reads what it wrote"],
-    ["session.ts", "if (!isOlder(session.getBookmark(), required.bookmark)) {", "if (required.bookmark !== undefined) {", "a lagging replica is not believed"],
-    ["session.ts", "if (binding === this.#since.binding) {", "if (required) {", "what was read early in another database is not shown"],
     ["sweep-positions.ts", "if ((await findPosition(db, part)) === position) return;", "return;", "a sweep goes on where the last one ended"],
   ]),
   ...faultsIn("encryption/", [

@@ -89,7 +89,6 @@ export const RECORDS: Fault[] = [
     ["steps.ts", "          eq(workspaces.erasing, false),\n", "", "a workspace that is being erased is not moved"],
   ]),
   ...faultsIn("workspaces/", [
-    ["write-guard.ts", "texts.length === 1 && WRITING.test(text)", "false", "a single statement of a request does not write"],
     ["write-guard.ts", "CASE WHEN ${isRevoked} THEN ${ENDED} WHEN", "CASE WHEN", "a key that was revoked after the admission writes nothing"],
     ["write-guard.ts", " WHEN ${hasEnded} THEN ${ENDED} END", " END", "a session that has ended after the admission writes nothing"],
     ["write-guard.ts", "coalesce((${found}), ${REFUSED + ENDED})", "coalesce((${found}), '$')", "a request of a workspace that was erased after the admission writes nothing"],

@@ -13,7 +13,7 @@ import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { randomId } from "../../src/contract/ids.ts";
 import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import { isoTime } from "../../src/contract/time.ts";
-import { commit, openDatabase } from "../../src/db/client.ts";
+import { commit, type D1Client, openDatabase } from "../../src/db/client.ts";
 import {
   type Administrator,
   deliveries,
@@ -22,7 +22,6 @@ import {
   subscriptions,
   workspaces,
 } from "../../src/db/schema.ts";
-import type { D1Client } from "../../src/db/session.ts";
 import { consume } from "../../src/delivery/consumer.ts";
 import { dispatch } from "../../src/delivery/dispatch.ts";
 import type { WakeUpMessage } from "../../src/delivery/messages.ts";

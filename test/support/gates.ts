@@ -1,6 +1,5 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { vi } from "vitest";
 import { KeyGate } from "../../src/rate-limit/key-gate.ts";
 import { hashApiKey } from "../../src/rate-limit/key-text.ts";
 import { openWorkspace } from "./api.ts";
@@ -52,13 +51,11 @@ export function admitBeside(
   act: (go: () => Promise<unknown>) => Promise<unknown>,
 ) {
   return runInDurableObject(gate, async (object: KeyGate) => {
-    const { DB_2 } = (object as unknown as { env: { DB_2: D1Database } }).env;
-    const open = DB_2.withSession.bind(DB_2);
-    const spy = vi
-      .spyOn(DB_2, "withSession")
-      .mockImplementation((since) => interposed(open(since as string), ({ go }) => act(go)));
+    const held = object as unknown as { env: { DB_2: D1Database } };
+    const own = held.env;
+    held.env = { ...own, DB_2: interposed(own.DB_2, ({ go }) => act(go)) };
     const admission = await object.admit(keyHash);
-    spy.mockRestore();
+    held.env = own;
     return admission;
   });
 }

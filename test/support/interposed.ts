@@ -1,4 +1,4 @@
-import type { D1Client } from "../../src/db/session.ts";
+import type { D1Client } from "../../src/db/client.ts";
 
 /** A call of a database: a transaction, or a query that is alone. */
 export interface DatabaseCall {
@@ -18,7 +18,7 @@ interface Prepared {
   values: unknown[];
 }
 
-/** A database, or a session of one, whose calls are answered by `act`. */
+/** A database whose calls are answered by `act`. */
 export function interposed<T extends D1Client>(
   client: T,
   act: (call: DatabaseCall) => Promise<unknown>,
@@ -55,9 +55,6 @@ export function interposed<T extends D1Client>(
             go: () => client.batch(all.map(({ statement }) => statement)),
           });
         };
-      if (name === "withSession")
-        return (since: string) =>
-          interposed((client as unknown as D1Database).withSession(since), act);
       const value: unknown = Reflect.get(client, name);
       return typeof value === "function" ? value.bind(client) : value;
     },

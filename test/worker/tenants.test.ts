@@ -3,7 +3,7 @@ import { env } from "cloudflare:workers";
 import { z } from "@hono/zod-openapi";
 import { describe, expect, test } from "vitest";
 import { SUBSCRIPTIONS_MAX } from "../../src/contract/limits.ts";
-import type { D1Client } from "../../src/db/session.ts";
+import type { D1Client } from "../../src/db/client.ts";
 import { ALLOWED, portal } from "../../src/http/portal/portal.ts";
 import { invoke } from "../../src/platform/invoke.ts";
 import type { Operation as PlatformOperation } from "../../src/platform/operation.ts";
@@ -362,9 +362,6 @@ function rewritten<T extends D1Client>(db: T, rewrite: (query: string) => string
   return {
     prepare: (query: string) => db.prepare(rewrite(query)),
     batch: (statements: D1PreparedStatement[]) => db.batch(statements),
-    withSession: (since: string) =>
-      rewritten((db as unknown as D1Database).withSession(since), rewrite),
-    getBookmark: () => (db as unknown as D1DatabaseSession).getBookmark(),
   } as unknown as T;
 }
 

@@ -6,7 +6,7 @@ import { bindingOf } from "../../db/databases.ts";
 import { verifyPortalToken } from "../../platform/portal-token.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
 import { findPortalAccess } from "../../workspaces/workspaces.ts";
-import { GuardedClient } from "../../workspaces/write-guard.ts";
+import { guardWrites } from "../../workspaces/write-guard.ts";
 import { noteAddress, parseBearer } from "../authentication.ts";
 import { readBody } from "../body.ts";
 import type { AppEnv } from "../context.ts";
@@ -58,9 +58,9 @@ export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promis
   if (webhookId !== null && !access.webhookFound) throw new ApiError("webhook_not_found");
   const { database, db } = placement;
   const { issuedAt } = grant;
-  const guarded = () => new GuardedClient(bindingOf(c.env, database), workspaceId, { issuedAt });
+  const guard = guardWrites(workspaceId, { issuedAt });
   c.set("database", database);
-  c.set("db", isChange ? openDatabase(guarded()) : db);
+  c.set("db", isChange ? openDatabase(bindingOf(c.env, database), guard) : db);
   c.set("portal", { grant, name: access.name });
   await next();
 }

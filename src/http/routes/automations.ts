@@ -51,11 +51,8 @@ automationRoutes.openapi(
   async (c) => {
     const request = toPageRequest("automations", c.req.valid("query"));
     const servesCrmSource = servesCrmSources(c.env);
-    const found = await listAutomations(
-      c.get("db"),
-      c.get("workspaceId"),
-      servesCrmSource,
-      request,
+    const found = await c.get("read")((db) =>
+      listAutomations(db, c.get("workspaceId"), servesCrmSource, request),
     );
     return c.json(toPageBody("automations", found), 200);
   },
@@ -81,7 +78,9 @@ automationRoutes.openapi(
     const { id } = c.req.valid("param");
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
     const servesCrmSource = servesCrmSources(c.env);
-    const row = await findAutomation(c.get("db"), c.get("workspaceId"), servesCrmSource, id);
+    const row = await c.get("read")((db) =>
+      findAutomation(db, c.get("workspaceId"), servesCrmSource, id),
+    );
     if (!row) throw new ApiError("automation_not_found");
     return c.json(toAutomation(row), 200);
   },

@@ -33,7 +33,9 @@ runRoutes.openapi(
   async (c) => {
     const request = toPageRequest("runs", c.req.valid("query"));
     const servesCrmSource = servesCrmSources(c.env);
-    const found = await listRuns(c.get("db"), c.get("workspaceId"), servesCrmSource, request);
+    const found = await c.get("read")((db) =>
+      listRuns(db, c.get("workspaceId"), servesCrmSource, request),
+    );
     return c.json(toPageBody("runs", found), 200);
   },
 );
@@ -60,12 +62,8 @@ runRoutes.openapi(
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
     const servesCrmSource = servesCrmSources(c.env);
     const workspaceId = c.get("workspaceId");
-    const found = await listRunsOfAutomation(
-      c.get("db"),
-      workspaceId,
-      servesCrmSource,
-      id,
-      request,
+    const found = await c.get("read")((db) =>
+      listRunsOfAutomation(db, workspaceId, servesCrmSource, id, request),
     );
     if (!found) throw new ApiError("automation_not_found");
     return c.json(toPageBody(list, found), 200);

@@ -131,7 +131,7 @@ webhookRoutes.openapi(
   }),
   async (c) => {
     const request = toPageRequest("webhooks", c.req.valid("query"));
-    const found = await listSubscriptions(c.get("db"), c.get("workspaceId"), request);
+    const found = await c.get("read")((db) => listSubscriptions(db, c.get("workspaceId"), request));
     return c.json(toPageBody("webhooks", found), 200);
   },
 );

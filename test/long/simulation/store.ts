@@ -166,8 +166,6 @@ export class Store {
       prepare,
       batch: (statements: D1PreparedStatement[]) =>
         execute(statements.map((statement) => (statement as unknown as { bound: Bound }).bound)),
-      withSession: () => d1,
-      getBookmark: () => "bookmark",
     };
     return d1 as unknown as D1Database;
   }

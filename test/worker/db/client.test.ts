@@ -23,7 +23,7 @@ const failing = (failures: number) =>
     },
   });
 
-test("a query that is awaited is retried, and so is a batch", async () => {
+test("a query that is awaited is retried, and so is a transaction", async () => {
   const { workspaceId: id } = await openWorkspace();
   const its = eq(workspaces.id, id);
   const fields = { id: workspaces.id, adminEmails: workspaces.adminEmails };
@@ -31,11 +31,11 @@ test("a query that is awaited is retried, and so is a batch", async () => {
   const query = openDatabase(once.DB).select(fields).from(workspaces).where(its);
   expect(await query).toEqual([{ id, adminEmails: [] }]);
   expect(once.trips).toHaveLength(2);
-  const batch = openDatabase(twice.DB).batch([
-    qb.update(workspaces).set({ webhooksMax: 7 }).where(its).returning(ID),
-    qb.select(fields).from(workspaces).where(its),
-  ]);
-  expect(await batch).toEqual([[{ id }], [{ id, adminEmails: [] }]]);
+  const transaction = commit(openDatabase(twice.DB), {
+    written: qb.update(workspaces).set({ webhooksMax: 7 }).where(its).returning(ID),
+    read: qb.select(fields).from(workspaces).where(its),
+  });
+  expect(await transaction).toEqual({ written: [{ id }], read: [{ id, adminEmails: [] }] });
   expect(twice.trips).toHaveLength(3);
 });
 

@@ -30,7 +30,7 @@ test("The delay before each try is twice that before the last one", async () => 
   vi.spyOn(Math, "random").mockReturnValue(0.5);
   const timers = shortenTimers((ms) => ms >= 100);
   const lost = () => Promise.reject(new Error("Network connection lost."));
-  await expect(retryTransient(lost, 1_000)).rejects.toThrow();
+  await expect(retryTransient(lost, { waitMs: 1_000 })).rejects.toThrow();
   const delays = timers.mock.calls.map(([, ms]) => ms ?? 0).filter((ms) => ms >= 100);
   expect(delays).toEqual([1_000, 2_000, 4_000]);
 });

@@ -74,19 +74,19 @@ test("a read whose gate fails reads once, and says when to retry", async () => {
 });
 
 describe("a write", () => {
-  test("waits for the gate, its own queries, and the gate that is told of it", async () => {
+  test("waits for the gate and its own queries", async () => {
     const { api, path } = await openFarWorkspace();
-    expect(await hopsOf(api.patch(path, { status: "paused" }))).toEqual([200, 4]);
     expect(await hopsOf(api.patch(path, { status: "paused" }))).toEqual([200, 3]);
+    expect(await hopsOf(api.patch(path, { status: "paused" }))).toEqual([200, 2]);
     expect((await api.get(path)).body).toMatchObject({ status: "paused" });
     expect(far.taken()).toBe(1);
     const subscription = { url: "https://hooks.example/in", events: ["lead.created"] };
     const created = await api.post<{ id: string }>("/v1/webhooks", subscription);
     // The first secret that this isolate encrypts takes a look-up of the workspace's data key.
-    expect([created.status, far.taken()]).toEqual([201, 4]);
-    expect(await hopsOf(api.post("/v1/webhooks", subscription))).toEqual([201, 3]);
+    expect([created.status, far.taken()]).toEqual([201, 3]);
+    expect(await hopsOf(api.post("/v1/webhooks", subscription))).toEqual([201, 2]);
     const webhook = `/v1/webhooks/${created.body.id}`;
-    expect(await hopsOf(api.delete(webhook))).toEqual([204, 3]);
+    expect(await hopsOf(api.delete(webhook))).toEqual([204, 2]);
     expect(await hopsOf(api.delete(webhook))).toEqual([404, 2]);
   });
 

@@ -47,7 +47,6 @@ describe("objects that are reset under load", () => {
       );
       expect(statuses).toEqual(Array(WAVE).fill(200));
     }
-    // Nor was a write's bookmark lost, which its gate is told after it.
     expect(errors).not.toHaveBeenCalled();
     const used = 100_000 - rateLimitOf(await api.get(path)).remaining - 1;
     // Requests counted but not answered are counted again; counts not written yet are lost.

@@ -2,8 +2,7 @@ import { expect, test } from "vitest";
 import { knownKeys, REFUSING_MS, recentRefusals } from "../../../src/rate-limit/isolate-cache.ts";
 
 test("an isolate forgets the keys that it used longest ago, beyond ten thousand", () => {
-  const note = (keyHash: string) =>
-    knownKeys.set(keyHash, { workspaceId: "", database: "DB", bookmark: null });
+  const note = (keyHash: string) => knownKeys.set(keyHash, { workspaceId: "", database: "DB" });
   const hashes = Array.from({ length: 10_000 }, (_, i) => `hash_${i}`);
   for (const hash of hashes) note(hash);
   note("hash_0");
