@@ -8,6 +8,7 @@ import { Document } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
 import { renderPage } from "./page.ts";
 import { markdownPathOf, NOT_FOUND, pagesOf } from "./pages.ts";
+import { referencePages } from "./reference.ts";
 import { searchIndex } from "./search.ts";
 import { renderLlms, renderMarkdown, renderSitemap, renderTwins } from "./text.ts";
 
@@ -34,7 +35,7 @@ export async function buildSite(root: string): Promise<Map<string, Buffer>> {
     script: add("page.js", await bundle(join(root, "site/page/page.js"))),
     theme: add("theme.js", await bundle(join(root, "site/page/theme.js"))),
   };
-  const pages = pagesOf(document, all, root);
+  const pages = pagesOf(all, referencePages(document), root);
   const texts = {
     "openapi.json": JSON.stringify(whole),
     "openapi-3.0.json": JSON.stringify(withContact(buildDocument30(ORIGIN))),

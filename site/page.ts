@@ -1,4 +1,4 @@
-import { escapeHtml } from "./html.ts";
+import { escapeHtml } from "./highlight.ts";
 import type { Part } from "./openapi.ts";
 import { markdownPathOf, NOT_FOUND, type Page, type Section } from "./pages.ts";
 
@@ -60,6 +60,7 @@ export function renderPage(page: Page, pages: Page[], { info }: Part, files: Fil
 ${isStart ? HERO : ""}
 <div class="${isReference ? "reference" : parts.length > 1 ? "guide parted" : "guide"}">
   ${isStart ? '<h2 class="title" id="quickstart">Quickstart</h2>' : `<h1>${page.title}</h1>`}
+  ${page === NOT_FOUND ? "" : `<p class="as-text"><button type="button" class="copy-page" data-markdown="${markdown}" hidden>Copy page</button><a href="${markdown}">View as Markdown</a></p>`}
   ${parts.length > 1 ? renderParts(parts) : ""}
   <div class="prose">${page.body}${renderNeighbours(page, pages)}</div>
 </div>

@@ -1,8 +1,6 @@
 import type { Guide } from "./guides.ts";
 import { renderTabs, slug, toHtml, toInline } from "./html.ts";
-import type { Document } from "./openapi.ts";
 import { showPictures } from "./pictures.ts";
-import { referencePages } from "./reference.ts";
 
 /** A page of the docs. */
 export interface Page {
@@ -26,11 +24,11 @@ export interface Section {
   isCode?: boolean;
 }
 
-/** Every page, in reading order: the guides, the reference before the changes. */
-export function pagesOf(document: Document, guides: Guide[], root: string): Page[] {
+/** Every page, in reading order: the guides, with the reference before the changes. */
+export function pagesOf(guides: Guide[], reference: Page[], root: string): Page[] {
   const pages = guides.map((guide) => guidePage(guide, root));
   const changes = pages.findIndex(({ group }) => group === "Changes");
-  return pages.toSpliced(changes, 0, ...referencePages(document));
+  return pages.toSpliced(changes, 0, ...reference);
 }
 
 /** The page that a browser gets for a wrong address. */
@@ -65,19 +63,29 @@ function guidePage({ path, group, title, text }: Guide, root: string): Page {
   };
 }
 
-/** Renders a part of a guide, up to the next heading; its level-3 headings name alternatives. */
+/** An alternative: a heading of level 3, and what follows it up to the end of its block of code. */
+const ALTERNATIVE = /<h3 id="[^"]*"><a [^>]*>(.*?)<\/a><\/h3>(.*?<\/figure>)\s*/gs;
+
+/** Alternatives that follow each other. */
+const GROUP = new RegExp(`(?:${ALTERNATIVE.source})+`, "gs");
+
+/** Renders a part of a guide, up to the next heading, with its alternatives as tabs. */
 function renderPart(html: string): Pick<Page, "sections" | "body"> {
-  const [before = "", ...alternatives] = html.split(/<h3 id="[^"]*"><a [^>]*>/);
-  const tabs = alternatives.map((alternative) => {
-    const [name = "", content = ""] = alternative.split("</a></h3>");
-    return { id: slug(name), name, content };
-  });
-  const [, id = "", title = ""] = /^<h2 id="([^"]*)"><a [^>]*>(.*?)<\/a>/.exec(before) ?? [];
+  const [, id = "", title = ""] = /^<h2 id="([^"]*)"><a [^>]*>(.*?)<\/a>/.exec(html) ?? [];
+  const groups = [...html.matchAll(GROUP)].map(([group]) =>
+    [...group.matchAll(ALTERNATIVE)].map(([, name = "", content = ""]) => {
+      return { id: slug(name), name, content };
+    }),
+  );
+  const texts = html.replace(GROUP, "\0").split("\0");
+  const tabs = groups.map((group, i) => renderTabs([id, "tabs", i || ""].join("-"), group));
   return {
     sections: [
-      { id, title, html: before.replace(/^<h2.*?<\/h2>/, "") },
-      ...tabs.map(({ id, name, content }) => ({ id, title: name, html: content, isCode: true })),
+      { id, title, html: texts.join("").replace(/^<h2.*?<\/h2>/, "") },
+      ...groups.flat().map(({ id, name, content }) => {
+        return { id, title: name, html: content, isCode: true };
+      }),
     ],
-    body: before + (tabs.length > 0 ? renderTabs(`${id}-tabs`, tabs) : ""),
+    body: texts.map((text, i) => text + (tabs[i] ?? "")).join(""),
   };
 }

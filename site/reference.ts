@@ -1,4 +1,5 @@
-import { codeBlock, escapeHtml, renderTabs, slug, toHtml, toInline } from "./html.ts";
+import { codeBlock, escapeHtml } from "./highlight.ts";
+import { renderTabs, slug, toHtml, toInline } from "./html.ts";
 import {
   boundsOf,
   type Document,

@@ -1,16 +1,21 @@
-import hljs from "highlight.js/lib/core";
-import json from "highlight.js/lib/languages/json";
+import { codeBlock, highlight } from "../highlight.ts";
+import { LANGUAGES } from "../requests.ts";
 import { entries } from "./search.js";
 
-hljs.registerLanguage("json", json);
-
-/** Copies the code of a block. */
-for (const button of document.querySelectorAll("button.copy"))
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(button.closest("figure").querySelector("code").textContent);
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), 1_500);
-  });
+/** Copies the code of a block, or the page as Markdown. Blocks may be added later, so the document listens. */
+document.addEventListener("click", async ({ target }) => {
+  const button = target.closest("button.copy, button.copy-page");
+  if (!button) return;
+  const name = button.textContent;
+  const { markdown } = button.dataset;
+  const text = markdown
+    ? await (await fetch(markdown)).text()
+    : button.closest("figure").querySelector("code").textContent;
+  await navigator.clipboard.writeText(text);
+  button.textContent = "Copied";
+  setTimeout(() => (button.textContent = name), 1_500);
+});
+for (const button of document.querySelectorAll("button.copy-page")) button.hidden = false;
 
 /** On a narrow screen the contents are folded, and fold again once an entry is chosen. */
 const contents = document.querySelector(".contents details");
@@ -40,7 +45,11 @@ const seen = new IntersectionObserver(
   { rootMargin: "-15% 0px -75% 0px" },
 );
 for (const section of sections) seen.observe(section);
-contents.querySelector("li:has(> [aria-current=page])")?.scrollIntoView({ block: "nearest" });
+
+/** Shows the current page in the contents. Scrolling it into view would make the next Tab start from there. */
+const current = contents.querySelector("li:has(> [aria-current=page])");
+const list = document.querySelector(".contents");
+if (current) list.scrollTop = Math.max(0, current.offsetTop - list.clientHeight / 2);
 
 /**
  * Opening one alternative closes the others of its group, and opens it in every group that has it. Choices
@@ -138,8 +147,9 @@ if (key) {
   });
 }
 
-/** Sends the requests of the forms with that key. */
-for (const form of document.querySelectorAll(".try form"))
+/** Sends the requests of the forms with that key. The examples beside a form follow what it holds. */
+for (const form of document.querySelectorAll(".try form")) {
+  form.addEventListener("input", () => showExamples(form));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const result = form.querySelector(".result");
@@ -148,23 +158,16 @@ for (const form of document.querySelectorAll(".try form"))
       key.focus();
       return;
     }
-    const body = form.elements.body?.value;
+    const { url, method, headers, body } = requestOf(form);
     if (body?.includes("…")) {
       result.textContent = "Replace “…” in the body first.";
       form.elements.body.focus();
       return;
     }
-    const { method } = form.dataset;
-    const headers = { Authorization: `Bearer ${key.value}` };
-    if (body) headers["Content-Type"] = "application/json";
-    const url = new URL(form.dataset.path, location.origin);
-    for (const { name, value, dataset } of form.querySelectorAll("input"))
-      if (dataset.in === "path")
-        url.pathname = decodeURI(url.pathname).replace(`{${name}}`, encodeURIComponent(value));
-      else if (value !== "" && dataset.in === "header") headers[name] = value;
-      else if (value !== "") url.searchParams.set(name, value);
     if (method === "DELETE" && !confirm(`${method} ${url.pathname}: this cannot be undone.`))
       return;
+    headers.Authorization = `Bearer ${key.value}`;
+    if (body) headers["Content-Type"] = "application/json";
     result.textContent = "…";
     try {
       const answer = await fetch(url, { method, headers, ...(body && { body }) });
@@ -173,6 +176,39 @@ for (const form of document.querySelectorAll(".try form"))
       result.textContent = "No response received.";
     }
   });
+}
+
+/** Makes the request that a form holds; an identifier that is not filled in is the example's. */
+function requestOf(form) {
+  const url = new URL(form.dataset.path, location.origin);
+  const headers = {};
+  for (const { name, value, placeholder, dataset } of form.querySelectorAll("input"))
+    if (dataset.in === "path") {
+      const id = encodeURIComponent(value || placeholder);
+      url.pathname = decodeURI(url.pathname).replace(`{${name}}`, id);
+    } else if (value !== "" && dataset.in === "header") headers[name] = value;
+    else if (value !== "") url.searchParams.set(name, value);
+  return { url, method: form.dataset.method, headers, body: form.elements.body?.value };
+}
+
+function showExamples(form) {
+  const { url, method, headers, body: text } = requestOf(form);
+  let body;
+  try {
+    body = text && JSON.parse(text);
+  } catch {
+    // Half of a body is no example.
+    return;
+  }
+  const href = url.href.replaceAll("'", "%27").replaceAll("!", "%21");
+  for (const tab of form.closest(".sample").querySelectorAll(".request .tab")) {
+    const name = tab.querySelector("summary").textContent;
+    const language = LANGUAGES.find((one) => one.name === name);
+    const code = language.write({ method, url: href, headers, body });
+    // The highlighter escapes the text.
+    tab.querySelector("code").innerHTML = highlight(code, language.highlight);
+  }
+}
 
 function show(result, answer, text) {
   const status = document.createElement("p");
@@ -182,10 +218,20 @@ function show(result, answer, text) {
   const left = answer.headers.get("X-RateLimit-Remaining");
   const name = answer.headers.get("X-Request-Id");
   status.append(badge, ` ${left} requests left · X-Request-Id ${name}`);
-  const block = document.createElement("pre");
-  block.tabIndex = 0;
+  const block = document.createElement("div");
   const pretty = text && JSON.stringify(JSON.parse(text), null, 2);
   // The highlighter escapes the text.
-  block.innerHTML = hljs.highlight(pretty, { language: "json" }).value;
-  result.replaceChildren(status, ...(text ? [block] : []));
+  if (text) block.innerHTML = codeBlock(pretty, "json", "Response");
+  result.replaceChildren(status, ...(answer.ok ? [] : [explain(answer)]), block);
+}
+
+/** Links the explanation of an error, whose message is for the users of the app. */
+function explain(answer) {
+  const note = document.createElement("p");
+  const [, help] = /<([^>]*)>; rel="help"/.exec(answer.headers.get("Link") ?? "") ?? [];
+  const link = document.createElement("a");
+  link.href = help ?? "/docs/guides/errors";
+  link.textContent = "What this error means";
+  note.append("The message is in French, for the users of the app. ", link);
+  return note;
 }

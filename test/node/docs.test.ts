@@ -52,6 +52,18 @@ test.each(pages)("%s links only to what is served, and to anchors that exist", (
   expect(inside.filter((link) => !leadsSomewhere(link, path))).toEqual([]);
 });
 
+test("a tab holds one alternative, and nothing that follows the alternatives", () => {
+  const tabs = pages.flatMap((path) => {
+    const found = textOf(path).matchAll(/<details name="[^"]*" class="tab".*?<\/details>/gs);
+    return [...found].map(([tab]) => ({ path, tab }));
+  });
+  expect(tabs.length).toBeGreaterThan(60);
+  const wrong = tabs.filter(
+    ({ tab }) => tab.split("<figure").length !== 2 || !tab.endsWith("</figure></details>"),
+  );
+  expect(wrong).toEqual([]);
+});
+
 test("every address of the docs in the documents, the service, its commands and its portal exists", () => {
   const named = Object.entries(texts).flatMap(([file, text]) => {
     const addresses = text.matchAll(

@@ -90,7 +90,7 @@ ${Object.entries(ERRORS).map(describeCode).join("\n\n")}
 With \`invalid_request\`, \`details.reason\` names the problem. New reasons are announced. Treat an unknown reason as if there were none.
 
 ${table(
-  ["Reason", "Meaning", "Message"],
+  ["Reason", "Meaning", "Message (in French)"],
   Object.entries(REASONS).map(([reason, message]) => [
     `\`${reason}\``,
     REASONS_EXPLAINED[reason as Reason],
@@ -107,7 +107,7 @@ function describeCode([code, { when, todo, message }]: [string, ErrorEntry]): st
 
 **What to do:** ${todo}
 
-**Message:** ${message}`;
+**Message**, in French, for the users of the app: ${message}`;
 }
 
 const PAGINATION = `Lists are paginated, newest first:

@@ -312,6 +312,41 @@ test("sends what the form holds, a header too, and asks before it deletes", asyn
   expect(await desktop.faults()).toEqual([]);
 });
 
+test("examples follow the form beside them, and a response can be copied", async () => {
+  const { page } = desktop;
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  const copied = () => page.evaluate<string>("navigator.clipboard.readText()");
+  await goToDocs(page, "/docs/reference/automations");
+  await page.getByLabel("API key").fill(apiKey);
+  const change = article("Pause or activate an automation");
+  const example = change.locator(".request .tab[open] code");
+  await change.locator(".try > summary").click();
+  await change.getByLabel("id").fill("aut_other");
+  await change.getByLabel("Body").fill('{ "status": "stopped" }');
+  expect(await example.innerText()).toContain("/v1/automations/aut_other");
+  expect(await example.innerText()).toContain('{"status":"stopped"}');
+  await change.getByRole("button", { name: "Send request" }).click();
+  const result = change.locator(".result");
+  await see(result, "The message is in French");
+  await result.getByRole("button", { name: "Copy" }).click();
+  await see(result, "Copied");
+  expect(await copied()).toContain('"code": "invalid_request"');
+  expect(await result.getByRole("link").getAttribute("href")).toMatch(/errors#invalid-request$/);
+
+  await goToDocs(page, "/docs/guides/retries");
+  await page.getByRole("button", { name: "Copy page" }).click();
+  await see(page, "Copied");
+  expect(await copied()).toMatch(/^# Retries/);
+  // The browser reports the 400 that was asked for.
+  expect((await desktop.faults()).filter((fault) => !fault.includes("400"))).toEqual([]);
+});
+
+test("shows code without scrolling on the first page", async () => {
+  await goToDocs(desktop.page);
+  const code = desktop.page.locator("main pre:visible").first();
+  expect((await code.boundingBox())?.y).toBeLessThan(700);
+});
+
 test("fits a phone: nothing scrolls sideways, and a request can be made", async () => {
   const { page, faults } = phone;
   for (const path of await everyPage(page)) {
@@ -384,7 +419,8 @@ async function putInPlace(page: Page, path: string): Promise<void> {
 
 test("can be used without a mouse, with the focus always visible", async () => {
   const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-  await goToDocs(page);
+  // Far down in the contents, which scroll to it.
+  await goToDocs(page, "/docs/reference/webhooks");
   await page.keyboard.press("Tab");
   expect(await page.evaluate("document.activeElement.textContent")).toBe("Skip to the content");
   for (let i = 0; i < 40; i++) {
