@@ -82,6 +82,10 @@ export const ShownDeliveryState = z.enum([
 ]);
 export type ShownDeliveryState = z.infer<typeof ShownDeliveryState>;
 
+/** The states by which lists of deliveries are filtered; a `waiting` one is pending or retrying. */
+export const DeliveryStateFilter = z.enum([...ShownDeliveryState.options, "waiting"]);
+export type DeliveryStateFilter = z.infer<typeof DeliveryStateFilter>;
+
 /**
  * The state of an event that may be sent again. A `missed` event never had a delivery: when it was recorded, the
  * subscription was disabled or did not list its type, or its workspace had no access. A `retrying` one has failed, and

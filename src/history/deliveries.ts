@@ -1,24 +1,30 @@
 import { z } from "@hono/zod-openapi";
 import { and, desc, eq, gte, lt, type SQL, sql } from "drizzle-orm";
 import type { Position } from "../contract/cursor.ts";
-import type { ShownDeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import type {
+  DeliveryStateFilter,
+  ShownDeliveryState,
+  WebhookEvent,
+} from "../contract/enumerations.ts";
 import { eventIdAt } from "../contract/ids.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
-import { qb } from "../db/builder.ts";
+import { inJson, qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { cutPage, type Page, type PageRequest } from "../db/page.ts";
 import { deliveries, events, leads, subscriptions, workspaces } from "../db/schema.ts";
 import { deliveryState } from "../db/states.ts";
 import { nextAttemptAt } from "../delivery/due.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
-import { isSubscription } from "../subscriptions/subscriptions.ts";
+import { findLeadIds } from "../records/finding.ts";
+import { findOwner, isSubscription } from "../subscriptions/subscriptions.ts";
 import { readSubject, SUBJECT } from "./subject.ts";
-import type { DeliveryView, FailureView } from "./views.ts";
+import type { DeliveryView } from "./views.ts";
 
 /*
  * The history: deliveries and the health of subscriptions, as operations and the portal show them. This file lists the
- * deliveries of a subscription, and the failed ones of a workspace. The other files of this folder:
+ * deliveries of a subscription. The other files of this folder:
  *
+ * - failing.ts lists and counts the failed deliveries of a workspace.
  * - delivery.ts shows one delivery with its attempts.
  * - health.ts shows subscriptions with their state, counts.ts their days, and rejections.ts the rejected event types.
  * - failures.ts explains failures, in words.
@@ -31,7 +37,7 @@ export const DELIVERIES_EXAMINED_MAX = 2_000;
 
 /** A filter for lists of deliveries. A field that is absent or null admits all of them. */
 export interface DeliveryFilter {
-  state?: ShownDeliveryState | null | undefined;
+  state?: DeliveryStateFilter | null | undefined;
   type?: WebhookEvent | null | undefined;
   /** The HTTP status of the last attempt, its class, such as `5xx`, or `none` if there was no response. */
   status?: number | StatusClass | null | undefined;
@@ -41,20 +47,22 @@ export interface DeliveryFilter {
   eventId?: string | null | undefined;
   /** The lead that the event announces. */
   leadId?: string | null | undefined;
+  /** A name, an e-mail address or a phone number of that lead: see `findLeadIds`. */
+  lead?: string | null | undefined;
 }
 
 export const StatusClass = z.enum(["1xx", "2xx", "3xx", "4xx", "5xx", "none"]);
 export type StatusClass = z.infer<typeof StatusClass>;
 
 /** SQL condition: the last attempt of the delivery had this status. */
-function hasStatus(status: number | StatusClass): SQL {
+export function hasStatus(status: number | StatusClass): SQL {
   if (typeof status === "number") return eq(deliveries.lastStatus, status);
   if (status === "none") return sql`${deliveries.lastOutcome} <> 'answered'`;
   return sql`${deliveries.lastStatus} / 100 = ${Number(status[0])}`;
 }
 
 /** SQL expression: the state of the subscription's delivery, as operations show it. */
-const SHOWN_STATE = sql<ShownDeliveryState>`iif(${deliveryState()} = 'pending' AND ${deliveries.attempts} > 0, 'retrying', ${deliveryState()})`;
+export const SHOWN_STATE = sql<ShownDeliveryState>`iif(${deliveryState()} = 'pending' AND ${deliveries.attempts} > 0, 'retrying', ${deliveryState()})`;
 
 /** The columns to select for `toView`, from a subscription, its delivery and the event. */
 export const DELIVERY_COLUMNS = {
@@ -72,7 +80,7 @@ export const DELIVERY_COLUMNS = {
   ...SUBJECT,
 };
 
-interface DeliveryRow
+export interface DeliveryRow
   extends Pick<
     typeof deliveries.$inferSelect,
     "eventId" | "settledAt" | "lastAt" | "lastOutcome" | "lastStatus" | "lastDurationMs"
@@ -101,22 +109,17 @@ export async function listDeliveriesOf(
   env: Pick<Env, "ENCRYPTION_KEYS">,
   webhookId: string,
   filter: DeliveryFilter,
-  { limit, after }: PageRequest,
+  request: PageRequest,
 ): Promise<Page<DeliveryView>> {
-  const { state, type, status, since, until, leadId } = filter;
+  const { limit } = request;
+  const { state, type, status } = filter;
   // The index lacks cancelled deliveries whose rows still say `pending`, so only these two states use it.
   const storedState = state === "retrying" ? "pending" : state === "exhausted" ? state : null;
-  // These conditions bound the rows that are read, because ids are sorted by time.
+  const search = await findLeadsOf(db, env, filter, await ownerIdOf(db, webhookId), request);
   const isOnPage = and(
     eq(deliveries.subscriptionId, webhookId),
     storedState ? and(eq(deliveries.state, storedState), IS_UNSUCCESSFUL) : undefined,
-    after ? lt(deliveries.eventId, after.id) : undefined,
-    since == null ? undefined : gte(deliveries.eventId, eventIdAt(since)),
-    until == null ? undefined : lt(deliveries.eventId, eventIdAt(until)),
-    filter.eventId ? eq(deliveries.eventId, filter.eventId) : undefined,
-    leadId
-      ? sql`${deliveries.eventId} = (SELECT ${leads.eventId} FROM ${leads} WHERE ${leads.id} = ${leadId})`
-      : undefined,
+    isWanted(filter, search, request.after),
   );
   const source = storedState ? UNSUCCESSFUL : sql`${deliveries}`;
   const examined = sql`SELECT ${deliveries.eventId} AS id FROM ${source} WHERE ${isOnPage} ORDER BY ${deliveries.eventId} DESC`;
@@ -141,7 +144,8 @@ export async function listDeliveriesOf(
           storedState
             ? sql`${deliveries.eventId} IN (${examined} LIMIT ${DELIVERIES_EXAMINED_MAX})`
             : undefined,
-          state ? eq(SHOWN_STATE, state) : undefined,
+          state === "waiting" ? sql`${SHOWN_STATE} IN ('pending', 'retrying')` : undefined,
+          state && state !== "waiting" ? eq(SHOWN_STATE, state) : undefined,
           type ? eq(events.type, type) : undefined,
           status ? hasStatus(status) : undefined,
         ),
@@ -156,82 +160,52 @@ export async function listDeliveriesOf(
   const dataKey = await openDataKeyOf(env, owner);
   return {
     items: await Promise.all(items.map((row) => toView(row, dataKey))),
-    next: !next && resumeAt ? { at: 0, id: resumeAt.id } : next,
+    next: search ? search.next : !next && resumeAt ? { at: 0, id: resumeAt.id } : next,
   };
 }
-
-/** The states that `listFailuresOf` finds. */
-export const FailureState = z.enum(["retrying", "exhausted"]);
-export type FailureState = z.infer<typeof FailureState>;
 
 /**
- * Reads one page of the deliveries of a workspace that are retried or exhausted, newest event first. An index finds
- * up to two pages of each subscription.
+ * Finds one page of the leads that a filter describes. The pages of such a list are those of its leads.
+ *
+ * @returns null if the filter describes none.
  */
-export async function listFailuresOf(
+export async function findLeadsOf(
   db: Database,
-  env: Pick<Env, "ENCRYPTION_KEYS">,
-  workspaceId: string,
-  state: FailureState | null,
-  { limit, after }: PageRequest,
-): Promise<Page<FailureView>> {
-  const { eventId, subscriptionId } = parsePosition(after);
-  const stored = FailureState.options
-    .filter((one) => state === null || one === state)
-    .map((one) => (one === "retrying" ? "pending" : one));
-  const failing = sql`(
-    SELECT ${deliveries.subscriptionId} AS subscription_id, ${deliveries.eventId} AS event_id
-    FROM ${subscriptions}
-      CROSS JOIN json_each(${JSON.stringify(stored)}) AS state
-      CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
-        SELECT ${deliveries.eventId} FROM ${UNSUCCESSFUL}
-        WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = state.value AND ${IS_UNSUCCESSFUL}
-          AND (${deliveries.eventId}, ${subscriptions.id}) < (${eventId}, ${subscriptionId})
-        ORDER BY ${deliveries.eventId} DESC LIMIT ${limit + 1})
-    WHERE ${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
-    ORDER BY event_id DESC, subscription_id DESC LIMIT ${limit + 1}) AS failing`;
-  const { owner, found } = await query(db, {
-    owner: qb
-      .select({ workspaceId: workspaces.id, sealedDataKey: workspaces.sealedDataKey })
-      .from(workspaces)
-      .where(eq(workspaces.id, workspaceId)),
-    found: qb
-      .select({ webhookId: deliveries.subscriptionId, ...DELIVERY_COLUMNS })
-      .from(failing)
-      .innerJoin(subscriptions, sql`${subscriptions.id} = failing.subscription_id`)
-      .innerJoin(
-        deliveries,
-        sql`${deliveries.subscriptionId} = failing.subscription_id AND ${deliveries.eventId} = failing.event_id`,
-      )
-      .innerJoin(
-        events,
-        and(eq(events.workspaceId, deliveries.workspaceId), eq(events.id, deliveries.eventId)),
-      )
-      .orderBy(desc(deliveries.eventId), desc(deliveries.subscriptionId)),
-  });
-  const rows = found as (DeliveryRow & { webhookId: string })[];
-  const page = rows.slice(0, limit);
-  const last = page.at(-1);
-  const dataKey = await openDataKeyOf(env, owner);
-  const items = page
-    // The row of a cancelled delivery may still say `pending`.
-    .filter(({ state }) => state !== "cancelled")
-    .map(async (row) => ({ ...(await toView(row, dataKey)), webhookId: row.webhookId }));
-  return {
-    items: await Promise.all(items),
-    next: last && rows.length > limit ? positionOf(last) : null,
-  };
+  { ENCRYPTION_KEYS }: Pick<Env, "ENCRYPTION_KEYS">,
+  { lead }: DeliveryFilter,
+  workspaceId: string | undefined,
+  request: PageRequest,
+): Promise<Page<string> | null> {
+  if (!lead || workspaceId === undefined) return null;
+  return findLeadIds(db, ENCRYPTION_KEYS, workspaceId, lead, request);
 }
 
-/** Makes a position of both ids, because an event may have failed at several subscriptions. */
-function positionOf({ eventId, webhookId }: { eventId: string; webhookId: string }): Position {
-  return { at: 0, id: `${eventId} ${webhookId}` };
+async function ownerIdOf(db: Database, webhookId: string): Promise<string | undefined> {
+  return (await findOwner(db, webhookId))?.workspaceId;
 }
 
-/** @param position null for the first page; its ids then come after all others. */
-function parsePosition(position: Position | null): { eventId: string; subscriptionId: string } {
-  const [eventId = "", subscriptionId = ""] = position?.id.split(" ") ?? ["evt_~", ""];
-  return { eventId, subscriptionId };
+/**
+ * SQL condition: the delivery's event is one that the filter names, and is on the page. These conditions bound the rows
+ * that are read, because ids are sorted by time.
+ *
+ * @param search the leads that the filter describes, which are on the page.
+ * @param after where the previous page ended, unless the pages are those of `search`.
+ */
+export function isWanted(
+  { since, until, eventId, leadId }: DeliveryFilter,
+  search: Page<string> | null,
+  after: Position | null,
+): SQL | undefined {
+  const leadIds = search?.items ?? (leadId ? [leadId] : null);
+  return and(
+    after && !search ? lt(deliveries.eventId, after.id) : undefined,
+    since == null ? undefined : gte(deliveries.eventId, eventIdAt(since)),
+    until == null ? undefined : lt(deliveries.eventId, eventIdAt(until)),
+    eventId ? eq(deliveries.eventId, eventId) : undefined,
+    leadIds
+      ? sql`${deliveries.eventId} IN (SELECT ${leads.eventId} FROM ${leads} WHERE ${inJson(leads.id, leadIds)})`
+      : undefined,
+  );
 }
 
 /** Selects the workspace of a subscription, with its data key. */
@@ -243,7 +217,7 @@ function ownerOf(which: SQL | undefined) {
     .where(which);
 }
 
-async function openDataKeyOf(
+export async function openDataKeyOf(
   { ENCRYPTION_KEYS }: Pick<Env, "ENCRYPTION_KEYS">,
   [owner]: { workspaceId: string; sealedDataKey: string | null }[],
 ): Promise<CryptoKey | null> {

@@ -3,13 +3,17 @@ import type { WebhookEvent } from "../contract/enumerations.ts";
 import { eventTimeOf } from "../contract/ids.ts";
 import { RESPONSES_PER_DAY, TELL_AFTER_MS } from "../contract/limits.ts";
 import { isoTime, isoTimeOrNull, MINUTE_MS } from "../contract/time.ts";
-import { qb } from "../db/builder.ts";
+import { qb, toJsonValue } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
-import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
+import { attempts, deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
 import { deliveryState, listsType, precedesCancellation } from "../db/states.ts";
 import { nextSendAt } from "../delivery/due.ts";
+import { openResponse } from "../delivery/response.ts";
+import { openDataKey } from "../encryption/personal-data.ts";
+import type { Hex } from "../primitives/bytes.ts";
 import { isSubscription, unknownWebhook } from "../subscriptions/subscriptions.ts";
+import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { type CountsRow, countResponses, selectCounts, toDays } from "./counts.ts";
 import { IS_UNSUCCESSFUL, UNSUCCESSFUL } from "./deliveries.ts";
 import { rejectedTypes } from "./rejections.ts";
@@ -24,17 +28,20 @@ import type { DayView, WebhookView } from "./views.ts";
  */
 export async function listSubscriptionHealth(
   db: Database,
+  env: Pick<Env, "ENCRYPTION_KEYS">,
   workspaceId: string,
 ): Promise<WebhookView[]> {
   const now = Date.now();
   const isOwn = and(eq(subscriptions.workspaceId, workspaceId), isNull(subscriptions.deletedAt));
   const { rows, failures, counts } = await query(db, selectHealth(isOwn, now));
-  return rows.map((row) => {
+  const views = rows.map(async (row) => {
     const isIts = ({ subscriptionId }: { subscriptionId: string }) =>
       subscriptionId === row.webhookId;
     const ownCounts = counts.filter(isIts);
-    return toView(row, failures.filter(isIts), ownCounts, toDays(ownCounts, now), now);
+    const lastFailure = await openLastFailure(env, row, failures.filter(isIts));
+    return toView(row, lastFailure, ownCounts, toDays(ownCounts, now), now);
   });
+  return Promise.all(views);
 }
 
 /**
@@ -43,7 +50,11 @@ export async function listSubscriptionHealth(
  *
  * @throws InputError if there is none.
  */
-export async function findSubscriptionHealth(db: Database, webhookId: string) {
+export async function findSubscriptionHealth(
+  db: Database,
+  env: Pick<Env, "ENCRYPTION_KEYS">,
+  webhookId: string,
+) {
   const now = Date.now();
   const isIt = isSubscription(webhookId);
   const { rows, failures, counts, waiting } = await query(db, {
@@ -55,7 +66,7 @@ export async function findSubscriptionHealth(db: Database, webhookId: string) {
   const { pending = 0, retrying = 0 } = waiting[0] ?? {};
   const days = toDays(counts, now);
   return {
-    ...toView(row, failures, counts, days, now),
+    ...toView(row, await openLastFailure(env, row, failures), counts, days, now),
     pending: pending - retrying,
     retrying,
     days,
@@ -75,6 +86,8 @@ function selectSubscriptions(which: SQL | undefined) {
   return qb
     .select({
       webhookId: subscriptions.id,
+      workspaceId: subscriptions.workspaceId,
+      sealedDataKey: sealedDataKeyOf(subscriptions.workspaceId),
       url: subscriptions.url,
       events: subscriptions.events,
       description: subscriptions.description,
@@ -122,14 +135,23 @@ interface FailureRow {
   outcome: string;
   status: number | null;
   durationMs: number | null;
+  /** The stored part of the response, encrypted; null if none was stored. */
+  response: Hex | null;
 }
 
-/** Selects the last attempt of the newest delivery that is retried, and that of the newest exhausted one. */
+/**
+ * Selects the last attempt of the newest delivery that is retried, and that of the newest exhausted one, each with its
+ * response.
+ */
 function selectLastFailures(which: SQL | undefined) {
   return qb.all<FailureRow>(sql`
     SELECT ${subscriptions.id} AS subscriptionId, ${deliveries.eventId} AS eventId, ${deliveries.type} AS type,
       ${deliveries.lastAt} AS at, ${deliveries.lastOutcome} AS outcome, ${deliveries.lastStatus} AS status,
-      ${deliveries.lastDurationMs} AS durationMs
+      ${deliveries.lastDurationMs} AS durationMs,
+      (SELECT ${toJsonValue(attempts.response)} FROM ${attempts}
+        WHERE ${attempts.subscriptionId} = ${deliveries.subscriptionId} AND ${attempts.eventId} = ${deliveries.eventId}
+          AND ${attempts.at} = ${deliveries.lastAt}
+        ORDER BY ${attempts.attempt} DESC LIMIT 1) AS response
     FROM ${subscriptions}
       CROSS JOIN json_each('["pending", "exhausted"]') AS state
       CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = (
@@ -140,15 +162,30 @@ function selectLastFailures(which: SQL | undefined) {
     WHERE ${which} AND ${deliveries.lastAt} IS NOT NULL AND ${deliveryState()} <> 'cancelled'`);
 }
 
+/** Returns the attempt that failed last, with its response decrypted; null if there is none. */
+async function openLastFailure(
+  env: Pick<Env, "ENCRYPTION_KEYS">,
+  { workspaceId, sealedDataKey }: SubscriptionRow,
+  failures: FailureRow[],
+): Promise<WebhookView["lastFailure"]> {
+  const [last] = failures.toSorted((a, b) => b.at - a.at);
+  if (!last) return null;
+  const { subscriptionId, response, at, ...attempt } = last;
+  // Few failures have no response, so the key is rarely opened in vain.
+  const key = response && (await openDataKey(env.ENCRYPTION_KEYS, workspaceId, sealedDataKey));
+  const delivery = { subscriptionId, eventId: last.eventId };
+  const opened = key ? await openResponse(key, delivery, response) : null;
+  return { ...attempt, at: isoTime(at), response: opened };
+}
+
 function toView(
   row: SubscriptionRow,
-  failures: FailureRow[],
+  lastFailure: WebhookView["lastFailure"],
   counts: CountsRow[],
   days: DayView[],
   now: number,
 ): WebhookView {
   const rejected = row.disabledAt === null ? rejectedTypes(row) : [];
-  const [lastFailure] = failures.toSorted((a, b) => b.at - a.at);
   const overlaps = (row.earlierSecrets ?? []).map(({ until }) => until);
   const overlapEndsAt = Math.max(0, ...overlaps);
   return {
@@ -176,16 +213,7 @@ function toView(
     nextAttemptAt:
       row.disabledAt !== null || row.nextAttemptAt === null ? null : isoTime(row.nextAttemptAt),
     lastAttempt: row.lastAttempt && { ...row.lastAttempt, at: isoTime(row.lastAttempt.at) },
-    lastFailure: lastFailure
-      ? {
-          eventId: lastFailure.eventId,
-          type: lastFailure.type,
-          at: isoTime(lastFailure.at),
-          outcome: lastFailure.outcome,
-          status: lastFailure.status,
-          durationMs: lastFailure.durationMs,
-        }
-      : null,
+    lastFailure,
     overlapEndsAt: overlapEndsAt > now ? isoTime(overlapEndsAt) : null,
   };
 }

@@ -99,7 +99,11 @@ export const WebhookView = z.object({
     "when the next attempt may start, which is past if it is due; null if none is scheduled",
   ),
   lastAttempt: AttemptView.nullable(),
-  lastFailure: AttemptView.extend({ eventId: z.string(), type: WebhookEvent })
+  lastFailure: AttemptView.extend({
+    eventId: z.string(),
+    type: WebhookEvent,
+    response: AttemptResponse.nullable().describe("null if none was stored"),
+  })
     .nullable()
     .describe(
       "the last attempt of the newest delivery that is retried or exhausted, whichever failed last; null if there is none",
@@ -158,6 +162,15 @@ export type DeliveryView = z.infer<typeof DeliveryView>;
 /** A delivery that is retried or exhausted. */
 export const FailureView = DeliveryView.extend({ webhookId: z.string() });
 export type FailureView = z.infer<typeof FailureView>;
+
+/** The failed deliveries of a subscription. */
+export const FailureCount = z.object({
+  webhookId: z.string(),
+  retrying: z.int(),
+  exhausted: z.int(),
+  hasMore: z.boolean().describe("whether there may be more than were counted"),
+});
+export type FailureCount = z.infer<typeof FailureCount>;
 
 /** A delivery with everything that is stored about it. */
 export const DeliveryDetails = DeliveryView.extend({

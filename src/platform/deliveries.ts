@@ -1,18 +1,18 @@
 import { z } from "@hono/zod-openapi";
 import { encodeCursor } from "../contract/cursor.ts";
-import { RedeliveryState, ShownDeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import { DeliveryStateFilter, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { EventId, Instant, LeadId, several, WebhookId, WorkspaceId } from "../contract/fields.ts";
 import { PAGE_LIMIT, REDELIVERIES_PER_SECOND, RESENDS_AHEAD_MS } from "../contract/limits.ts";
 import type { Database } from "../db/client.ts";
 import { sendWakeUps } from "../delivery/messages.ts";
-import {
-  DELIVERIES_EXAMINED_MAX,
-  FailureState,
-  listDeliveriesOf,
-  listFailuresOf,
-  StatusClass,
-} from "../history/deliveries.ts";
+import { DELIVERIES_EXAMINED_MAX, listDeliveriesOf, StatusClass } from "../history/deliveries.ts";
 import { findDelivery } from "../history/delivery.ts";
+import {
+  countFailuresOf,
+  FAILURES_EXAMINED_MAX,
+  FailureState,
+  listFailuresOf,
+} from "../history/failing.ts";
 import {
   Backlog,
   findBacklog,
@@ -21,7 +21,15 @@ import {
   sumBacklogs,
   sumLedgers,
 } from "../history/ledger.ts";
-import { DeliveryDetails, DeliveryView, FailureView, Redelivered } from "../history/views.ts";
+import {
+  DeliveryDetails,
+  DeliveryView,
+  FailureCount,
+  FailureView,
+  Redelivered,
+} from "../history/views.ts";
+import { text } from "../primitives/text.ts";
+import { SEARCHED_MAX } from "../records/finding.ts";
 import { inactiveWebhook, REDELIVERY_EXAMINED_MAX, sendAgain } from "../replay/replay.ts";
 import { hasRecentChange } from "../workspaces/audit-trail.ts";
 import { allPlacements } from "../workspaces/placement.ts";
@@ -43,19 +51,35 @@ const eventId = "evt_…";
 
 const StatusFilter = z.union([integer(100, 599), StatusClass]);
 
+/** The filters of a list of deliveries, besides their state. */
+const FILTERS = {
+  type: WebhookEvent.nullish(),
+  status: StatusFilter.nullish().describe(
+    "the status of the last attempt's response, or its class, such as 5xx; none: the endpoint did not respond",
+  ),
+  since: Instant.nullish().describe("events recorded from this time on"),
+  until: Instant.nullish().describe("and before this time"),
+};
+
+/** The filters of a list that name what its deliveries are about. */
+const NAMED = {
+  eventId: EventId.nullish().describe("this event only"),
+  leadId: LeadId.nullish().describe("the event that announced this lead only: lea_…"),
+  lead: text(1_000)
+    .min(1)
+    .nullish()
+    .describe(
+      `the events that announced these leads only: a name, an e-mail address or a part of either, or a phone number. A page searches up to ${SEARCHED_MAX} leads, newest first, so it may be empty and still have a next one`,
+    ),
+};
+
 export const listDeliveries = operation({
   about: `Lists a subscription's deliveries, newest first. A filtered page examines ${DELIVERIES_EXAMINED_MAX} at most, so it may be empty and still have a next one.`,
   input: z.strictObject({
     webhookId: WebhookId,
-    state: ShownDeliveryState.nullish(),
-    type: WebhookEvent.nullish(),
-    status: StatusFilter.nullish().describe(
-      "the status of the last attempt's response, or its class, such as 5xx; none: the endpoint did not respond",
-    ),
-    since: Instant.nullish().describe("events recorded from this time on"),
-    until: Instant.nullish().describe("and before this time"),
-    eventId: EventId.nullish().describe("this event only"),
-    leadId: LeadId.nullish().describe("the event that announced this lead only: lea_…"),
+    state: DeliveryStateFilter.nullish().describe("waiting: pending or retrying"),
+    ...FILTERS,
+    ...NAMED,
     limit: integer(PAGE_LIMIT.min, PAGE_LIMIT.max)
       .nullish()
       .describe(`default: ${PAGE_LIMIT.default}`),
@@ -75,23 +99,41 @@ export const listDeliveries = operation({
   },
 });
 
+/** The filters of lists and counts of failures. */
+const FAILURE_FILTERS = {
+  webhookId: WebhookId.nullish().describe("default: all subscriptions"),
+  state: FailureState.nullish().describe("default: both"),
+  ...FILTERS,
+};
+
 export const listFailures = operation({
-  about:
-    "Lists the deliveries of all subscriptions of a workspace that are retrying or exhausted, newest event first.",
+  about: `Lists the deliveries of all subscriptions of a workspace that are retrying or exhausted, newest event first. A page has all failures of its events. A filtered one examines ${FAILURES_EXAMINED_MAX} deliveries of each subscription and state at most, so it may be empty and still have a next one.`,
   input: z.strictObject({
     workspaceId: WorkspaceId,
-    state: FailureState.nullish().describe("default: both"),
+    ...FAILURE_FILTERS,
+    ...NAMED,
     limit: integer(PAGE_LIMIT.min, PAGE_LIMIT.max)
       .nullish()
-      .describe(`default: ${PAGE_LIMIT.default}`),
+      .describe(`number of events; default: ${PAGE_LIMIT.default}`),
     cursor: cursorOf("failures"),
   }),
   output: pageOf(FailureView),
-  examples: [{ workspaceId }],
-  async run({ env, placement }, { workspaceId, state, limit, cursor }) {
+  examples: [{ workspaceId }, { workspaceId, lead: "Camille Durand" }],
+  async run({ env, placement }, { workspaceId, limit, cursor, ...filter }) {
     const { db } = placement ?? (await expectWorkspace(env, workspaceId));
     const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
-    return toPage("failures", await listFailuresOf(db, env, workspaceId, state ?? null, request));
+    return toPage("failures", await listFailuresOf(db, env, workspaceId, filter, request));
+  },
+});
+
+export const countFailures = operation({
+  about: `Counts what listFailures lists, by subscription, among the newest ${FAILURES_EXAMINED_MAX} of each subscription and state.`,
+  input: z.strictObject({ workspaceId: WorkspaceId, ...FAILURE_FILTERS }),
+  output: z.object({ items: z.array(FailureCount) }),
+  examples: [{ workspaceId }],
+  async run({ env, placement }, { workspaceId, ...filter }) {
+    const { db } = placement ?? (await expectWorkspace(env, workspaceId));
+    return { items: await countFailuresOf(db, workspaceId, filter) };
   },
 });
 

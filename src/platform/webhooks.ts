@@ -69,7 +69,7 @@ export const listWebhooks = operation({
   examples: [{ workspaceId: "wks_…" }],
   async run({ env, placement }, { workspaceId }) {
     const { db } = placement ?? (await expectWorkspace(env, workspaceId));
-    const items = await listSubscriptionHealth(db, workspaceId);
+    const items = await listSubscriptionHealth(db, env, workspaceId);
     return { items, nextCursor: null };
   },
 });
@@ -82,7 +82,7 @@ export const readWebhook = operation({
   async run(call, { webhookId }) {
     const { db } = await findWebhook(call, webhookId);
     const [view, undeliveredSince] = await Promise.all([
-      findSubscriptionHealth(db, webhookId),
+      findSubscriptionHealth(db, call.env, webhookId),
       findUndeliveredSince(db, webhookId),
     ]);
     const keyLabel =

@@ -4,7 +4,7 @@ import { LeadSource } from "../contract/enumerations.ts";
 import { derivedId } from "../contract/ids.ts";
 import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
-import type { Page } from "../db/page.ts";
+import type { Page, PageRequest } from "../db/page.ts";
 import { findLeadWith, type LeadRow, readLeadsWith, readPersonalData } from "./leads.ts";
 import { PERSON, toPersonalData } from "./person.ts";
 
@@ -14,10 +14,12 @@ const READ_AT_ONCE = 500;
 const QUERIES_MAX = 10;
 /** Maximum leads that one page of a search reads. */
 export const SEARCHED_MAX = READ_AT_ONCE * QUERIES_MAX;
-/** Number of leads after which a page of a search reads no more. The last query may exceed it. */
+/** Number of leads after which a page of `findPerson` reads no more. */
 const FOUND_MAX = 100;
 /** Minimum digits that two spellings of a phone number share, unless they are equal. */
 const PHONE_DIGITS_MIN = 7;
+/** Minimum length of a part of an e-mail address that finds it. */
+const EMAIL_PART_MIN = 3;
 
 /** A lead with all its personal data. */
 export const FoundLead = z.object({
@@ -52,31 +54,71 @@ export async function findPerson(
   { email, phone, reference }: Wanted,
   after: Position | null,
 ): Promise<Page<FoundLead> & { unreadable: string[] }> {
-  const unreadable: string[] = [];
-  const read = async (dataKey: CryptoKey | null, row: LeadRow) => {
-    const found = await readFound(dataKey, row);
-    if (!found) unreadable.push(row.id);
-    return found;
-  };
   if (reference != null) {
+    const unreadable: string[] = [];
     const id = await derivedId("lead", workspaceId, reference);
-    const found = await findLeadWith(db, keys, workspaceId, id, read);
+    const found = await findLeadWith(db, keys, workspaceId, id, reading(unreadable));
     return { items: found ? [found] : [], unreadable, next: null };
   }
   const isWanted = (lead: FoundLead) =>
     email != null
       ? lead.email !== null && sameEmail(lead.email) === sameEmail(email)
       : lead.phone !== null && isSamePhone(lead.phone, phone ?? "");
+  return search(db, keys, workspaceId, isWanted, FOUND_MAX, after);
+}
+
+/**
+ * Finds one page of the workspace's leads that a text is about: a name or a part of it, an e-mail address or a part of
+ * it, or a phone number. It reads as many leads as `findPerson`, so a page may be empty and still have a next one.
+ *
+ * @returns the ids of at most `limit` leads.
+ */
+export async function findLeadIds(
+  db: Database,
+  keys: string,
+  workspaceId: string,
+  text: string,
+  { limit, after }: PageRequest,
+): Promise<Page<string>> {
+  const isWanted = (lead: FoundLead) => isAbout(lead, text);
+  const { items, next } = await search(db, keys, workspaceId, isWanted, limit, after);
+  const found = items.slice(0, limit);
+  const last = items.length > limit ? found.at(-1) : undefined;
+  return {
+    items: found.map(({ id }) => id),
+    next: last ? { at: Date.parse(last.createdAt), id: last.id } : next,
+  };
+}
+
+/** Reads a page of the leads that `isWanted` admits. Reads no more once it has found `max`; the last query may exceed it. */
+async function search(
+  db: Database,
+  keys: string,
+  workspaceId: string,
+  isWanted: (lead: FoundLead) => boolean,
+  max: number,
+  after: Position | null,
+): Promise<Page<FoundLead> & { unreadable: string[] }> {
+  const unreadable: string[] = [];
   const items: FoundLead[] = [];
   let next = after;
-  for (let queries = 0; queries < QUERIES_MAX && items.length < FOUND_MAX; queries++) {
+  for (let queries = 0; queries < QUERIES_MAX && items.length < max; queries++) {
     const request = { limit: READ_AT_ONCE, after: next };
-    const page = await readLeadsWith(db, keys, workspaceId, request, read);
+    const page = await readLeadsWith(db, keys, workspaceId, request, reading(unreadable));
     items.push(...page.items.filter((lead) => lead !== null).filter(isWanted));
     next = page.next;
     if (next === null) break;
   }
   return { items, unreadable, next };
+}
+
+/** Returns a function that decrypts a lead, or else adds its id to `unreadable`. */
+function reading(unreadable: string[]) {
+  return async (dataKey: CryptoKey | null, row: LeadRow) => {
+    const found = await readFound(dataKey, row);
+    if (!found) unreadable.push(row.id);
+    return found;
+  };
 }
 
 async function readFound(dataKey: CryptoKey | null, row: LeadRow): Promise<FoundLead | null> {
@@ -85,6 +127,24 @@ async function readFound(dataKey: CryptoKey | null, row: LeadRow): Promise<Found
   return (
     person && { id, source, agentId, ...toPersonalData(person), createdAt: isoTime(createdAt) }
   );
+}
+
+/** Whether a text has each word of the lead's name, a part of its e-mail address, or its phone number. */
+function isAbout({ name, email, phone }: FoundLead, text: string): boolean {
+  const wanted = fold(text);
+  if (wanted === "") return false;
+  const known = fold(name ?? "");
+  if (wanted.split(" ").every((word) => known.includes(word))) return true;
+  if (email !== null && wanted.length >= EMAIL_PART_MIN && sameEmail(email).includes(wanted))
+    return true;
+  // A name with a digit is no phone number.
+  const isNumber = !/[\p{L}@]/u.test(text) && digitsOf(text).length >= PHONE_DIGITS_MIN;
+  return isNumber && phone !== null && isSamePhone(phone, text);
+}
+
+/** Returns a text without case, accents and repeated spaces. */
+function fold(text: string): string {
+  return text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase().replace(/\s+/g, " ").trim();
 }
 
 /** Normalizes an e-mail address, so that its spellings are equal. */

@@ -78,6 +78,7 @@ export const ALLOWED = [
   ["GET", "/keys", "listApiKeys"],
   ["GET", "/webhooks", "listWebhooks"],
   ["GET", "/failures", "listFailures"],
+  ["GET", "/failure-counts", "countFailures"],
   ["GET", "/webhooks/:webhookId", "readWebhook"],
   ["GET", "/webhooks/:webhookId/changes", "listWebhookChanges"],
   ["POST", "/webhooks/:webhookId/update", "updateWebhook"],
@@ -152,11 +153,17 @@ async function perform(c: Context<AppEnv>, name: PlatformMethod): Promise<object
   return performed as object;
 }
 
+/** The parameters that are numbers. A phone number is none. */
+const NUMBERS = ["limit", "status"];
+
 /** Returns the parameters of a query, with numbers as numbers. An empty one is a filter that is not set. */
 function filled(query: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(query)
       .filter(([, value]) => value !== "")
-      .map(([name, value]) => [name, /^\d+$/.test(String(value)) ? Number(value) : value]),
+      .map(([name, value]) => [
+        name,
+        NUMBERS.includes(name) && /^\d+$/.test(String(value)) ? Number(value) : value,
+      ]),
   );
 }

@@ -50,6 +50,14 @@ async function withOwed(behaviour: string, query: Record<string, string> = {}, c
   return { workspaceId, id, url, drafts, eventId: drafts[0]?.id ?? "" };
 }
 
+test("The health of a subscription has the response to the attempt that failed last", async () => {
+  const { id, workspaceId } = await withOwed("says-401", { says: "who are you?" });
+  await deliver(id);
+  const lastFailure = { status: 401, response: { body: "who are you?", truncated: false } };
+  expect(await Platform.readWebhook({ webhookId: id })).toMatchObject({ lastFailure });
+  expect((await Platform.listWebhooks({ workspaceId })).items).toMatchObject([{ lastFailure }]);
+});
+
 async function logOf(webhookId: string, eventId: string) {
   return (await Platform.readDelivery({ webhookId, eventId })).attemptLog;
 }

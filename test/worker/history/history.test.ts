@@ -3,13 +3,14 @@ import { describe, expect, test } from "vitest";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
+import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import {
   DELIVERIES_EXAMINED_MAX,
   type DeliveryFilter,
   listDeliveriesOf,
-  listFailuresOf,
 } from "../../../src/history/deliveries.ts";
+import { FAILURES_EXAMINED_MAX, listFailuresOf } from "../../../src/history/failing.ts";
 import { findSubscriptionHealth, listSubscriptionHealth } from "../../../src/history/health.ts";
 import {
   leadReport,
@@ -30,8 +31,10 @@ import {
   setDeliveries,
   setSubscription,
   subscribe,
+  subscriberUrl,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { openPortal } from "../../support/portal.ts";
 import { damageLead } from "../../support/record.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 
@@ -98,6 +101,12 @@ describe("the state of a delivery", () => {
     await Platform.redeliver({ webhookId: id, eventIds: drafts.map((draft) => draft.id) });
     const { items } = await Platform.listDeliveries({ webhookId: id, state: "pending" });
     expect(items).toHaveLength(1);
+  });
+
+  test("is waiting before its next attempt, whether it has failed or not", async () => {
+    const { id, ids } = await withEachState();
+    const { items } = await Platform.listDeliveries({ webhookId: id, state: "waiting" });
+    expect(items.map(({ eventId }) => eventId)).toEqual([ids.retrying, ids.pending]);
   });
 
   test("filters the list, and each state finds its own", async () => {
@@ -244,7 +253,7 @@ describe("listFailures", () => {
     expect((await Platform.listFailures({ workspaceId })).items).toEqual([]);
   });
 
-  test("reads two pages of each webhook at most, whatever else is stored", async () => {
+  test("reads some pages of each webhook at most, whatever else is stored", async () => {
     const { workspaceId, id, fill } = await filling();
     for (const state of ["delivered", "cancelled", "exhausted"] as const)
       await fill(TODAY, 1_000, state);
@@ -252,9 +261,9 @@ describe("listFailures", () => {
     await setDeliveries(id, { attempts: 1 }, retrying[0]);
     const { DB, rows } = meteredDatabase();
     const request = { limit: 10, after: null };
-    const { items } = await listFailuresOf(openDatabase(DB), env, workspaceId, null, request);
+    const { items } = await listFailuresOf(openDatabase(DB), env, workspaceId, {}, request);
     expect(items).toHaveLength(10);
-    expect(rows.read).toBeLessThan(150);
+    expect(rows.read).toBeLessThan(300);
   });
 
   test("reads none of the failures of earlier pages", async () => {
@@ -262,10 +271,85 @@ describe("listFailures", () => {
     const [oldest] = await fill(TODAY - DAY_MS, 1, "exhausted");
     await fill(TODAY, 1_000, "exhausted");
     const { DB, rows } = meteredDatabase();
-    const request = { limit: 10, after: { at: 0, id: `${eventIdAt(TODAY)} whk_` } };
-    const page = await listFailuresOf(openDatabase(DB), env, workspaceId, null, request);
+    const request = { limit: 10, after: { at: 0, id: eventIdAt(TODAY) } };
+    const page = await listFailuresOf(openDatabase(DB), env, workspaceId, {}, request);
     expect(page.items.map(({ eventId }) => eventId)).toEqual([oldest]);
     expect(rows.read).toBeLessThan(50);
+  });
+
+  test.each([
+    ["webhookId", 1, (second: string) => ({ webhookId: second })],
+    ["event type", 0, () => ({ type: "run.completed" as const })],
+    ["status", 1, () => ({ status: "4xx" as const })],
+    ["time", 3, () => ({ since: isoTime(TODAY), until: isoTime(TODAY + HOUR_MS) })],
+    ["a later time", 0, () => ({ since: isoTime(TODAY + HOUR_MS) })],
+  ])("lists and counts those of one %s on demand", async (_, number, filterOf) => {
+    const { workspaceId } = await withEachState();
+    const second = await subscribe(workspaceId);
+    await announceLeads(workspaceId, 1, TODAY);
+    await setDeliveries(second.id, { ...RETRYING, lastStatus: 404 });
+    const filter = { workspaceId, ...filterOf(second.id) };
+    const { items } = await Platform.listFailures(filter);
+    expect(items).toHaveLength(number);
+    const counts = (await Platform.countFailures(filter)).items;
+    expect(counts.reduce((sum, one) => sum + one.retrying + one.exhausted, 0)).toBe(number);
+  });
+
+  test("looks on behind those that a filter leaves out, and says when it has not seen all", async () => {
+    const { workspaceId, id, fill } = await filling();
+    const [oldest] = await fill(TODAY - DAY_MS, 1, "exhausted");
+    await setDeliveries(id, { lastStatus: 410 }, oldest);
+    await fill(TODAY, FAILURES_EXAMINED_MAX, "exhausted");
+    const filter = { workspaceId, status: 410 };
+    const first = await Platform.listFailures(filter);
+    expect(first.items).toEqual([]);
+    expect((await Platform.countFailures(filter)).items).toMatchObject([
+      { exhausted: 0, hasMore: true },
+    ]);
+    const second = await Platform.listFailures({ ...filter, cursor: first.nextCursor });
+    expect(second).toMatchObject({ items: [{ eventId: oldest }], nextCursor: null });
+  });
+});
+
+describe("the deliveries of a lead are found", () => {
+  const leads = [
+    leadReport("zoe", { name: "Zoé  Durand", email: "Zoe.D@Example.com", phone: null }),
+    leadReport("max", { name: "Max", email: null, phone: "+33 6 12 34 56 78" }),
+    leadReport("none", { name: null, email: null, phone: null }),
+  ];
+  test.each([
+    ["a name in any spelling", "durand ZOE", ["Zoé  Durand"]],
+    ["a part of a name", "ma", ["Max"]],
+    ["an e-mail address", "zoe.d@example.com", ["Zoé  Durand"]],
+    ["a part of an address", "@example", ["Zoé  Durand"]],
+    ["a phone number in any spelling", "06.12.34.56.78", ["Max"]],
+    ["digits alone", "0612345678", ["Max"]],
+    ["a name that nobody has", "Zorro", []],
+  ])("by %s", async (_, lead, names) => {
+    const { workspaceId } = await openWorkspace();
+    const { id: webhookId } = await subscribe(workspaceId, { url: subscriberUrl("status-400") });
+    await Platform.recordLeads({ workspaceId, leads });
+    const found = await Platform.listDeliveries({ webhookId, lead });
+    expect(found.items.map(({ subject }) => subject)).toEqual(names);
+    expect(found.nextCursor).toBe(null);
+    // Among failures, too, and over HTTPS, where a number is a text.
+    const portal = await openPortal(workspaceId);
+    const failures = () => portal.get(`/failures?lead=${encodeURIComponent(lead)}`);
+    await expect
+      .poll(failures)
+      .toMatchObject({ body: { items: names.map((subject) => ({ subject })) } });
+  });
+
+  test("page by page, and none of them twice", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id: webhookId } = await subscribe(workspaceId);
+    const same = ["a", "b", "c"].map((reference) => leadReport(reference, { name: "Zoé" }));
+    await Platform.recordLeads({ workspaceId, leads: same });
+    const request = { webhookId, lead: "zoé", limit: 2 };
+    const first = await Platform.listDeliveries(request);
+    const second = await Platform.listDeliveries({ ...request, cursor: first.nextCursor });
+    const ids = [...first.items, ...second.items].map(({ eventId }) => eventId);
+    expect([first.items.length, new Set(ids).size, second.nextCursor]).toEqual([2, 3, null]);
   });
 });
 
@@ -387,7 +471,7 @@ describe("the health of a subscription", () => {
     await setDeliveries(id, { attempts: 0 });
     await fill(TODAY - DAY_MS, 1_200, "pending");
     const { DB, rows } = meteredDatabase();
-    const health = await findSubscriptionHealth(openDatabase(DB), id);
+    const health = await findSubscriptionHealth(openDatabase(DB), env, id);
     expect(health).toMatchObject({ pending: 2_500, retrying: 1_200 });
     expect(rows.read).toBeLessThan(3_700 + 100);
   });
@@ -401,7 +485,7 @@ describe("the health of a subscription", () => {
       .bind(eventIdAt(TODAY + 2_000))
       .run();
     const { DB, rows } = meteredDatabase();
-    const health = await findSubscriptionHealth(openDatabase(DB), id);
+    const health = await findSubscriptionHealth(openDatabase(DB), env, id);
     expect(health).toMatchObject({ pending: 0, retrying: 300 });
     expect(rows.read).toBeLessThan(800 + 100);
   });
@@ -410,7 +494,7 @@ describe("the health of a subscription", () => {
     const { workspaceId, fill } = await filling();
     await fill(TODAY, 500, "pending");
     const { DB, rows } = meteredDatabase();
-    await listSubscriptionHealth(openDatabase(DB), workspaceId);
+    await listSubscriptionHealth(openDatabase(DB), env, workspaceId);
     expect(rows.read).toBeLessThan(100);
   });
 

@@ -257,7 +257,7 @@ test("a redelivery reads only the events that it sends, whatever else is stored"
     [1_000, again, { count: 20 }],
     // Each has its turn by now.
     [1_000, again, { count: 0 }],
-    [300, () => findSubscriptionHealth(metered, id), { pending: 20 }],
+    [300, () => findSubscriptionHealth(metered, env, id), { pending: 20 }],
     [100, () => commit(metered, deleteSubscription(workspaceId, id, now)), { wakeUps: [{}] }],
     [1_000, () => dispatchOn(DB, now, [id], answered(200)), [{ nextSendAt: null }]],
   ] as const) {

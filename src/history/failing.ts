@@ -1,0 +1,183 @@
+import { z } from "@hono/zod-openapi";
+import { and, desc, eq, gte, isNull, type SQL, sql } from "drizzle-orm";
+import type { Position } from "../contract/cursor.ts";
+import { qb } from "../db/builder.ts";
+import { type Database, query } from "../db/client.ts";
+import type { Page, PageRequest } from "../db/page.ts";
+import { deliveries, events, subscriptions, workspaces } from "../db/schema.ts";
+import { deliveryState } from "../db/states.ts";
+import {
+  DELIVERY_COLUMNS,
+  type DeliveryFilter,
+  type DeliveryRow,
+  findLeadsOf,
+  hasStatus,
+  IS_UNSUCCESSFUL,
+  isWanted,
+  openDataKeyOf,
+  toView,
+  UNSUCCESSFUL,
+} from "./deliveries.ts";
+import type { FailureCount, FailureView } from "./views.ts";
+
+/*
+ * Lists and counts the failed deliveries of a workspace. An index has those of each subscription and state, newest event
+ * first, so both go through one stream of deliveries for each subscription and state.
+ */
+
+/** Maximum deliveries of a subscription and state that a filtered page, or a count, examines. */
+export const FAILURES_EXAMINED_MAX = 500;
+
+/** The states of failed deliveries. */
+export const FailureState = z.enum(["retrying", "exhausted"]);
+export type FailureState = z.infer<typeof FailureState>;
+
+/** A filter for the failed deliveries of a workspace. */
+export interface FailureFilter extends DeliveryFilter {
+  state?: FailureState | null | undefined;
+  webhookId?: string | null | undefined;
+}
+
+/** The streams of a filter: a FROM clause with a row for each subscription and state. */
+function streamsOf(workspaceId: string, { state, webhookId }: FailureFilter): SQL {
+  const stored = FailureState.options
+    .filter((one) => state == null || one === state)
+    .map((one) => (one === "retrying" ? "pending" : one));
+  return sql`(
+    SELECT ${subscriptions.id} AS subscription_id, stored.value AS state
+    FROM ${subscriptions} CROSS JOIN json_each(${JSON.stringify(stored)}) AS stored
+    WHERE ${and(
+      eq(subscriptions.workspaceId, workspaceId),
+      isNull(subscriptions.deletedAt),
+      webhookId ? eq(subscriptions.id, webhookId) : undefined,
+    )}) AS stream`;
+}
+
+/** SQL query: the ids of the events of a stream, newest first. */
+function inStream(which: SQL | undefined): SQL {
+  return sql`SELECT ${deliveries.eventId} FROM ${UNSUCCESSFUL}
+    WHERE ${and(
+      sql`${deliveries.subscriptionId} = stream.subscription_id AND ${deliveries.state} = stream.state`,
+      IS_UNSUCCESSFUL,
+      which,
+    )}
+    ORDER BY ${deliveries.eventId} DESC`;
+}
+
+/** SQL condition: the delivery and its subscription are those of a stream, among its newest `examined`. */
+function isOfStream(which: SQL | undefined, examined: number): SQL | undefined {
+  return and(
+    sql`${deliveries.subscriptionId} = stream.subscription_id`,
+    sql`${deliveries.eventId} IN (${inStream(which)} LIMIT ${examined})`,
+    sql`${subscriptions.id} = stream.subscription_id`,
+  );
+}
+
+/** SQL condition on the row of a delivery that a stream has found. */
+function isMatch({ type, status }: FailureFilter): SQL | undefined {
+  return and(
+    // The row of a cancelled delivery may still say `pending`.
+    sql`${deliveryState()} <> 'cancelled'`,
+    type ? eq(deliveries.type, type) : undefined,
+    status ? hasStatus(status) : undefined,
+  );
+}
+
+/**
+ * Reads one page of the deliveries of a workspace that are retried or exhausted, newest event first. The page has up to
+ * `limit` events, with all their failures, so that none is split between pages. It examines a limited number of
+ * deliveries of each stream, so a filtered page may be short or empty and still have a next one.
+ */
+export async function listFailuresOf(
+  db: Database,
+  env: Pick<Env, "ENCRYPTION_KEYS">,
+  workspaceId: string,
+  filter: FailureFilter,
+  request: PageRequest,
+): Promise<Page<FailureView>> {
+  const { limit } = request;
+  const search = await findLeadsOf(db, env, filter, workspaceId, request);
+  const isOnPage = isWanted(filter, search, request.after);
+  const isFiltered = Boolean(filter.type || filter.status);
+  const examined = isFiltered ? Math.max(FAILURES_EXAMINED_MAX, limit + 1) : limit + 1;
+  const streams = streamsOf(workspaceId, filter);
+  // Streams that have more are examined down to here. The others are examined whole.
+  const floor = sql`SELECT max((${inStream(isOnPage)} LIMIT 1 OFFSET ${examined - 1})) AS id FROM ${streams}`;
+  const isFound = and(
+    isOfStream(isOnPage, examined),
+    isMatch(filter),
+    gte(deliveries.eventId, sql`coalesce((${floor}), '')`),
+  );
+  const { owner, floors, found } = await query(db, {
+    owner: qb
+      .select({ workspaceId: workspaces.id, sealedDataKey: workspaces.sealedDataKey })
+      .from(workspaces)
+      .where(eq(workspaces.id, workspaceId)),
+    floors: qb.all<{ id: string | null }>(floor),
+    found: qb
+      .select({ webhookId: deliveries.subscriptionId, ...DELIVERY_COLUMNS })
+      .from(streams)
+      // CROSS JOIN makes SQLite go from stream to stream.
+      .crossJoin(deliveries)
+      .crossJoin(subscriptions)
+      .crossJoin(events)
+      .where(
+        and(
+          isFound,
+          sql`${deliveries.eventId} IN (
+            SELECT DISTINCT ${deliveries.eventId}
+            FROM ${streams} CROSS JOIN ${deliveries} CROSS JOIN ${subscriptions} WHERE ${isFound}
+            ORDER BY ${deliveries.eventId} DESC LIMIT ${limit + 1})`,
+          eq(events.workspaceId, deliveries.workspaceId),
+          eq(events.id, deliveries.eventId),
+        ),
+      )
+      .orderBy(desc(deliveries.eventId), desc(deliveries.subscriptionId)),
+  });
+  const rows = found as (DeliveryRow & { webhookId: string })[];
+  const ids = [...new Set(rows.map(({ eventId }) => eventId))];
+  const page = new Set(ids.slice(0, limit));
+  const dataKey = await openDataKeyOf(env, owner);
+  const items = rows
+    .filter(({ eventId }) => page.has(eventId))
+    .map(async (row) => ({ ...(await toView(row, dataKey)), webhookId: row.webhookId }));
+  const resumeAt = ids.length > limit ? ids[limit - 1] : floors[0]?.id;
+  return {
+    items: await Promise.all(items),
+    next: search ? search.next : after(resumeAt),
+  };
+}
+
+function after(eventId: string | null | undefined): Position | null {
+  return eventId == null ? null : { at: 0, id: eventId };
+}
+
+/**
+ * Counts the deliveries that `listFailuresOf` would list, by subscription and state. It examines the newest
+ * `FAILURES_EXAMINED_MAX` of each stream, and says of each count whether there may be more.
+ */
+export async function countFailuresOf(
+  db: Database,
+  workspaceId: string,
+  filter: FailureFilter,
+): Promise<FailureCount[]> {
+  const isOnPage = isWanted(filter, null, null);
+  const counts = await db.all<{
+    webhookId: string;
+    state: string;
+    count: number;
+    examined: number;
+  }>(sql`
+    SELECT stream.subscription_id AS webhookId, stream.state AS state,
+      count(*) AS examined, sum(${isMatch(filter)}) AS count
+    FROM ${streamsOf(workspaceId, filter)} CROSS JOIN ${deliveries} CROSS JOIN ${subscriptions}
+    WHERE ${isOfStream(isOnPage, FAILURES_EXAMINED_MAX)}
+    GROUP BY stream.subscription_id, stream.state`);
+  const webhookIds = [...new Set(counts.map((one) => one.webhookId))];
+  return webhookIds.map((webhookId) => {
+    const own = counts.filter((one) => one.webhookId === webhookId);
+    const of = (state: string) => own.find((one) => one.state === state)?.count ?? 0;
+    const hasMore = own.some(({ examined }) => examined === FAILURES_EXAMINED_MAX);
+    return { webhookId, retrying: of("pending"), exhausted: of("exhausted"), hasMore };
+  });
+}
