@@ -4,6 +4,7 @@ import type { OpenedSession } from "../../src/contract/portal-token.ts";
 import type {
   DeliveryDetails,
   DeliveryView,
+  FailureCount,
   FailureView,
   NewSecret,
   Redelivered,
@@ -171,9 +172,13 @@ export const sendTest = (id: string, type: WebhookEvent) =>
 export const listDeliveries = (id: string, query: URLSearchParams) =>
   call<Page<DeliveryView>>("GET", `${webhook(id)}/deliveries?${query}`);
 
-/** A page of the deliveries of all webhooks that are failing or have failed for good, or in one of these states. */
+/** A page of the deliveries of all webhooks that are failing or have failed for good. A filtered one may be empty, too. */
 export const listFailures = (query: URLSearchParams) =>
   call<Page<FailureView>>("GET", `/failures?${query}`);
+
+/** Counts the failures that a list with these filters has, by webhook. */
+export const countFailures = async (query: URLSearchParams) =>
+  (await call<{ items: FailureCount[] }>("GET", `/failure-counts?${query}`)).items;
 
 export const readDelivery = (id: string, eventId: string) =>
   call<DeliveryDetails>("GET", `${webhook(id)}/deliveries/${encodeURIComponent(eventId)}`);

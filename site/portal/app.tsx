@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import type { WorkspaceDetails as Workspace } from "../../src/workspaces/views.ts";
-import { readWorkspace } from "./api.ts";
+import { countFailures, readWorkspace } from "./api.ts";
 import { platformName } from "./deployment.ts";
 import { formatTime, timeZone } from "./format.ts";
 import { forgetLoaded, useLoad } from "./load.ts";
@@ -27,6 +27,7 @@ import {
 } from "./session.ts";
 import { chooseLanguage, language, languages, t } from "./text.ts";
 import { chooseTheme, readTheme, THEMES, type Theme } from "./theme.ts";
+import { sumFailures } from "./webhook.ts";
 
 const PRODUCT = platformName || t.product;
 
@@ -140,7 +141,7 @@ function Place({ route, workspace }: { route: Route; workspace: Workspace }) {
     case "events":
       return <Events workspace={workspace} />;
     case "failures":
-      return <Failures query={route.query} />;
+      return <Failures query={route.query} workspace={workspace} />;
     case "usage":
       return <Usage cursor={route.query.get("cursor")} />;
     case "unknown":
@@ -177,7 +178,7 @@ function Bar(props: { icon: string; workspace?: Workspace | null; route?: Route 
             t.webhooks,
             ["webhooks", "webhook", "subscribe"].includes(route.page),
           )}
-          {link(failuresHref(), t.failures.title, route.page === "failures")}
+          <FailuresLink isHere={route.page === "failures"} />
           {link("#/events", t.catalogue.title, route.page === "events")}
           {link(usageHref(null), t.usage, route.page === "usage")}
           <a href="/docs" target="_blank" rel="noopener noreferrer" hreflang="en">
@@ -187,6 +188,26 @@ function Bar(props: { icon: string; workspace?: Workspace | null; route?: Route 
       )}
       <Preferences />
     </header>
+  );
+}
+
+const FAILURES_REFRESH_MS = 60_000;
+
+/** Links to the failures, with the number of deliveries that are failing now. */
+function FailuresLink({ isHere }: { isHere: boolean }) {
+  const state = new URLSearchParams({ state: "retrying" });
+  const { data } = useLoad(() => countFailures(state), "failing", FAILURES_REFRESH_MS);
+  const failing = sumFailures(data ?? []);
+  return (
+    <a href={failuresHref()} aria-current={isHere ? "page" : undefined}>
+      {t.failures.title}
+      {failing.retrying > 0 && (
+        <>
+          {" "}
+          <span class="count bad">{t.failures.count(failing.retrying, failing.hasMore)}</span>
+        </>
+      )}
+    </a>
   );
 }
 

@@ -1,7 +1,5 @@
-import { DAY_MS } from "../../src/contract/time.ts";
-
 /*
- * The filters of a list of deliveries in the address of the page. Days are those of the chart, in UTC.
+ * The filters of a list of deliveries in the address of the page. Days are those of the reader's time zone.
  */
 
 const NAMES = [
@@ -11,9 +9,10 @@ const NAMES = [
   "when",
   "since",
   "until",
+  "webhookId",
   "eventId",
   "leadId",
-  "unknown",
+  "lead",
 ] as const;
 
 type Name = (typeof NAMES)[number];
@@ -31,9 +30,6 @@ export function isNarrowed(query: URLSearchParams): boolean {
   return query.has("cursor") || Object.values(filtersOf(query)).some(Boolean);
 }
 
-/** A single day as a period. */
-export const WHEN_DAY = /^\d{4}-\d\d-\d\d$/;
-
 /** A period of time in ISO 8601; null without a limit. */
 export interface Period {
   since: string | null;
@@ -43,19 +39,34 @@ export interface Period {
 /** Returns the period of an address, which `when` names, as in `today`, or `since` and `until` delimit. */
 export function periodOf(query: URLSearchParams, now = Date.now()): Period {
   const when = query.get("when") ?? "";
-  const today = Math.floor(now / DAY_MS) * DAY_MS;
-  const iso = (time: number) => new Date(time).toISOString();
-  if (when === "today") return { since: iso(today), until: null };
-  if (when === "yesterday") return { since: iso(today - DAY_MS), until: iso(today) };
-  if (when === "week") return { since: iso(today - 6 * DAY_MS), until: null };
-  if (WHEN_DAY.test(when))
-    return { since: iso(Date.parse(when)), until: iso(Date.parse(when) + DAY_MS) };
+  const today = startOfDay(now);
+  if (when === "today") return { since: today, until: null };
+  if (when === "yesterday") return { since: startOfDay(now, -1), until: today };
+  if (when === "week") return { since: startOfDay(now, -6), until: null };
   return { since: query.get("since"), until: query.get("until") };
+}
+
+/** Returns when a day began in the reader's time zone: that of a time, or so many days later. A day may have 23 hours. */
+export function startOfDay(time: number, laterDays = 0): string {
+  const date = new Date(time);
+  const day = date.getDate() + laterDays;
+  return new Date(date.getFullYear(), date.getMonth(), day).toISOString();
 }
 
 /** Converts the filters to parameters of the operation that lists deliveries. */
 export function toApiQuery(query: URLSearchParams): URLSearchParams {
-  const { when: _, unknown: __, since: ___, until: ____, ...others } = filtersOf(query);
+  const { when: _, since: __, until: ___, ...others } = filtersOf(query);
   const given = Object.entries({ ...others, ...periodOf(query), cursor: query.get("cursor") });
   return new URLSearchParams(given.filter((pair): pair is [string, string] => !!pair[1]));
+}
+
+/** Returns the filter for what a reader has typed to find: an id, or what describes a lead. */
+export function toFind(text: string): Partial<Record<Name, string>> {
+  const name = ({ evt_: "eventId", lea_: "leadId" } as const)[text.slice(0, 4)] ?? "lead";
+  return text === "" ? {} : { [name]: text };
+}
+
+/** Returns what a reader has typed to find, from an address. */
+export function foundBy(query: URLSearchParams): string {
+  return query.get("eventId") ?? query.get("leadId") ?? query.get("lead") ?? "";
 }

@@ -52,8 +52,14 @@ export function formatWhen(at: string, now: number): string {
 }
 
 /** Formats a day of the API, such as `2026-11-21`, which is in UTC. */
-export function formatDay(day: string): string {
+export function formatUtcDay(day: string): string {
   return utcDay.format(new Date(day));
+}
+
+/** Formats a time for a field of the type `datetime-local`: in the reader's time zone, to the minute. */
+export function toLocalField(time: number): string {
+  const offsetMs = new Date(time).getTimezoneOffset() * 60_000;
+  return new Date(time - offsetMs).toISOString().slice(0, 16);
 }
 
 /** Formats the day of a time, in the reader's time zone. */
@@ -109,4 +115,14 @@ export function explain(
 /** Whether the server acknowledged the event with a 2xx. */
 export function isAccepted({ outcome, status }: Pick<Attempt, "outcome" | "status">): boolean {
   return outcome === "answered" && status !== null && status >= 200 && status < 300;
+}
+
+/** Number of lines, and of characters, that `firstLines` returns at most. */
+const FIRST_LINES = { lines: 6, characters: 400 };
+
+/** Returns the beginning of a text, without empty lines. */
+export function firstLines(text: string, { lines, characters } = FIRST_LINES): string {
+  const some = text.split("\n").filter((line) => line.trim() !== "");
+  const first = some.slice(0, lines).join("\n").slice(0, characters);
+  return first.length < some.join("\n").length ? `${first}…` : first;
 }

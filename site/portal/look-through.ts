@@ -1,15 +1,16 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { decodeCursor } from "../../src/contract/cursor.ts";
 import { eventTimeOf } from "../../src/contract/ids.ts";
-import type { DeliveryView as Delivery } from "../../src/history/views.ts";
-import { listDeliveries, type Page } from "./api.ts";
+import type { Page } from "./api.ts";
 import { type Loaded, useLoad } from "./load.ts";
+
+type ListName = "deliveries" | "failures";
 
 /** The pause between two calls, so that one search does not use up the portal's requests of a minute. */
 const PAUSE_MS = 300;
 
 /** A page of deliveries, with the progress of its search. */
-export interface Search extends Loaded<Page<Delivery>> {
+export interface Search<Delivery> extends Loaded<Page<Delivery>> {
   isLooking: boolean;
   /** The time of the oldest delivery looked at so far; null if the first page was enough. */
   lookedBackTo: number | null;
@@ -30,9 +31,17 @@ interface Trail {
  * Keeps a page of deliveries up to date. A call examines a limited number of deliveries: while none of
  * them matches, looks on among older ones, until one does, there are none left, or the reader stops it.
  *
+ * @param list reads a page.
+ * @param name of the list, in cursors.
+ * @param of identifies the list among those of this name.
  * @param query the filters and the page.
  */
-export function useDeliveries(id: string, query: URLSearchParams): Search {
+export function useDeliveries<Delivery>(
+  list: (query: URLSearchParams) => Promise<Page<Delivery>>,
+  name: ListName,
+  of: string,
+  query: URLSearchParams,
+): Search<Delivery> {
   const key = query.toString();
   const trail = useRef<Trail>({ key, cursor: null, isStopped: false });
   if (trail.current.key !== key) trail.current = { key, cursor: null, isStopped: false };
@@ -44,14 +53,14 @@ export function useDeliveries(id: string, query: URLSearchParams): Search {
   const loaded = useLoad(async () => {
     const own = trail.current;
     const mine = ++turn.current;
-    const first = await listDeliveries(id, query);
+    const first = await list(query);
     // The match is newer than the deliveries that were examined.
     if (first.items.length > 0 || first.nextCursor === null) return first;
     own.cursor ??= first.nextCursor;
     try {
       while (mine === turn.current && own === trail.current && !own.isStopped) {
         setLooking({ ...own });
-        const page = await listDeliveries(id, at(query, own.cursor));
+        const page = await list(at(query, own.cursor));
         if (page.items.length > 0 || page.nextCursor === null) return page;
         own.cursor = page.nextCursor;
         await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
@@ -60,13 +69,13 @@ export function useDeliveries(id: string, query: URLSearchParams): Search {
       if (mine === turn.current) setLooking(null);
     }
     return { items: [], nextCursor: own.cursor };
-  }, `deliveries ${id} ${key}`);
+  }, `${name} ${of} ${key}`);
 
   const { cursor, isStopped } = trail.current;
   return {
     ...loaded,
     isLooking: looking?.key === key && !isStopped,
-    lookedBackTo: cursor === null ? null : timeOf(cursor),
+    lookedBackTo: cursor === null ? null : timeOf(name, cursor),
     stop: () => {
       trail.current.isStopped = true;
       setLooking(null);
@@ -84,8 +93,8 @@ function at(query: URLSearchParams, cursor: string): URLSearchParams {
   return page;
 }
 
-/** Returns the time of the event at which a cursor of deliveries is. */
-function timeOf(cursor: string): number | null {
-  const position = decodeCursor("deliveries", cursor);
-  return position && eventTimeOf(position.id);
+/** Returns the time at which a cursor is: that of an event or, in a search for leads, of a lead. */
+function timeOf(name: ListName, cursor: string): number | null {
+  const position = decodeCursor(name, cursor);
+  return position && (position.at || eventTimeOf(position.id));
 }

@@ -1,5 +1,10 @@
 import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../src/contract/limits.ts";
-import type { DeliveryView, WebhookDetails, WebhookView } from "../../src/history/views.ts";
+import type {
+  DeliveryView,
+  FailureCount,
+  WebhookDetails,
+  WebhookView,
+} from "../../src/history/views.ts";
 
 /** Maximum length of a URL that is shown in one line, in characters. */
 const SHORT_URL_MAX = 52;
@@ -61,7 +66,16 @@ export function isWaiting({ dueAt }: DeliveryView): boolean {
   return dueAt !== null && Date.parse(dueAt) > Date.now();
 }
 
-/** Counts the deliveries that wait because the endpoint fails. */
-export function countFailing({ state, pending, retrying }: WebhookDetails): number {
-  return state === "failing" ? pending + retrying : retrying;
+/** Counts the deliveries that wait for an attempt, whether one has failed or not. */
+export function countWaiting({ pending, retrying }: WebhookDetails): number {
+  return pending + retrying;
+}
+
+/** Adds up the failures of several webhooks. */
+export function sumFailures(counts: readonly FailureCount[]): Omit<FailureCount, "webhookId"> {
+  return {
+    retrying: counts.reduce((sum, one) => sum + one.retrying, 0),
+    exhausted: counts.reduce((sum, one) => sum + one.exhausted, 0),
+    hasMore: counts.some((one) => one.hasMore),
+  };
 }

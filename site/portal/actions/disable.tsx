@@ -3,6 +3,7 @@ import { formatNumber } from "../format.ts";
 import { reloadAll } from "../load.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
 import { t } from "../text.ts";
+import { countWaiting } from "../webhook.ts";
 
 /** Disables a webhook after confirmation, until it is enabled again. */
 export function DisableDialog({ webhook, onClose }: AboutWebhook) {
@@ -11,7 +12,7 @@ export function DisableDialog({ webhook, onClose }: AboutWebhook) {
     reloadAll();
     return t.disable.result;
   };
-  const waiting = webhook.pending + webhook.retrying;
+  const waiting = countWaiting(webhook);
   return (
     <FormDialog texts={t.disable} act={disable} onClose={onClose}>
       <p>{t.disable.text}</p>

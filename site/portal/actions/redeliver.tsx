@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
-import { DAY_MS } from "../../../src/contract/time.ts";
 import { type RedeliveryRange, redeliver } from "../api.ts";
-import { formatDay, formatTime } from "../format.ts";
+import { startOfDay } from "../filters.ts";
+import { formatDate, formatTime } from "../format.ts";
 import { type Fact, Facts } from "../parts/basics.tsx";
 import type { AboutWebhook } from "../parts/dialog-form.tsx";
 import { type Range, RangeDialog } from "../parts/range-dialog.tsx";
@@ -62,14 +62,12 @@ export function resendable(state: string | null): string[] {
   return ["retrying", "exhausted", "cancelled", "delivered"].filter((one) => one === state);
 }
 
-/** Names a period: its day if it is one day of the filters, which are in UTC. */
+/** Names a period in the reader's time zone: its day, if it is one. */
 function describePeriod(since: string, until: string | null | undefined): string {
   if (!until) return t.sendAgain.period(formatTime(since), null);
   const isDay =
-    Date.parse(since) % DAY_MS === 0 && Date.parse(until) - Date.parse(since) === DAY_MS;
-  return isDay
-    ? t.sendAgain.day(formatDay(since))
-    : t.sendAgain.period(formatTime(since), formatTime(until));
+    since === startOfDay(Date.parse(since)) && until === startOfDay(Date.parse(since), 1);
+  return isDay ? formatDate(since) : t.sendAgain.period(formatTime(since), formatTime(until));
 }
 
 interface ShownProps extends AboutWebhook {

@@ -3,7 +3,7 @@ import { formatNumber } from "../format.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
 import { goTo } from "../route.ts";
 import { t } from "../text.ts";
-import { nameOf } from "../webhook.ts";
+import { countWaiting, nameOf } from "../webhook.ts";
 
 /** Deletes a webhook after confirmation. */
 export function RemoveDialog({ webhook, onClose }: AboutWebhook) {
@@ -12,7 +12,7 @@ export function RemoveDialog({ webhook, onClose }: AboutWebhook) {
     goTo("#/webhooks");
     return t.remove.result;
   };
-  const waiting = webhook.pending + webhook.retrying;
+  const waiting = countWaiting(webhook);
   return (
     <FormDialog texts={t.remove} isDangerous act={remove} onClose={onClose}>
       <p>{t.remove.text(nameOf(webhook))}</p>

@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { TestResult, WebhookView as Webhook } from "../../../src/history/views.ts";
@@ -6,6 +7,7 @@ import { explain, formatOutcome } from "../format.ts";
 import { reloadAll, useAction } from "../load.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { DialogForm } from "../parts/dialog-form.tsx";
+import { ActionFault } from "../parts/faults.tsx";
 import { deliveryHref } from "../route.ts";
 import { t } from "../text.ts";
 
@@ -51,11 +53,46 @@ export function TestDialog(props: { webhook: Webhook; onClose(): void }) {
   );
 }
 
+interface TestButtonProps {
+  webhook: Webhook;
+  type: WebhookEvent;
+  class?: string;
+  /** Further buttons beside it. */
+  children: ComponentChildren;
+}
+
+/** Sends a test event of this type at once, and shows the server's response below. */
+export function TestButton({ webhook, type, class: look, children }: TestButtonProps) {
+  const action = useAction();
+  const [result, setResult] = useState<TestResult | null>(null);
+  const send = () =>
+    action.run(async () => {
+      setResult(null);
+      setResult(await sendTest(webhook.webhookId, type));
+      reloadAll();
+    });
+  return (
+    <>
+      <div class="buttons">
+        {children}
+        <button type="button" class={look} aria-disabled={action.isBusy} onClick={send}>
+          {t.test.title}
+        </button>
+      </div>
+      <div role="status" class="tested">
+        {action.isBusy && <p>{t.test.sending}</p>}
+        {result && <Result webhook={webhook} result={result} />}
+      </div>
+      <ActionFault fault={action.fault} />
+    </>
+  );
+}
+
 interface ResultProps {
   webhook: Webhook;
   result: TestResult;
-  /** Called when the reader follows the link to the delivery, which the dialog would cover. */
-  onFollow(): void;
+  /** Called when the reader follows the link to the delivery, which a dialog would cover. */
+  onFollow?(): void;
 }
 
 function Result({ webhook, result, onFollow }: ResultProps) {

@@ -1,15 +1,15 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { DeliveryDetails, WebhookDetails } from "../../../src/history/views.ts";
-import { readDelivery, redeliver } from "../api.ts";
+import { readDelivery } from "../api.ts";
 import { explain, formatExactTime, formatOutcome } from "../format.ts";
-import { reloadAll, useAction, useLoad } from "../load.ts";
-import { announce } from "../parts/announce.tsx";
+import { useLoad } from "../load.ts";
 import { Attempts } from "../parts/attempts.tsx";
 import { DeliveryState, type Fact, Facts, Id } from "../parts/basics.tsx";
 import { Body } from "../parts/body.tsx";
 import { WhyItWaits } from "../parts/delivery-rows.tsx";
 import { LoadState, SendFault } from "../parts/faults.tsx";
 import { usePageTitle } from "../parts/heading.tsx";
+import { ResendResult, useResends } from "../parts/resend.tsx";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
 import { isWaiting, nameOf } from "../webhook.ts";
@@ -56,18 +56,13 @@ interface HeadProps {
 }
 
 function Head({ webhook, delivery }: HeadProps) {
-  const { isBusy, fault, run } = useAction();
+  const { isBusy, fault, send, find } = useResends();
+  const { webhookId } = webhook;
   const heading = useRef<HTMLHeadingElement>(null);
   const name = t.types[delivery.type] ?? delivery.type;
   usePageTitle(`${name} – ${nameOf(webhook)}`);
   // The keyboard and screen readers go on here. On a wide screen, the list stays where it is.
   useEffect(() => heading.current?.focus({ preventScroll: true }), []);
-  const sendAgain = () =>
-    run(async () => {
-      const { count } = await redeliver(webhook.webhookId, { eventIds: [delivery.eventId] });
-      announce(count > 0 ? t.sendAgain.one : t.sendAgain.none);
-      reloadAll();
-    });
   const maySend = !isReadOnly() && delivery.state !== "test" && !delivery.isDisabled;
   return (
     <>
@@ -79,9 +74,16 @@ function Head({ webhook, delivery }: HeadProps) {
           <DeliveryState delivery={delivery} />
         </div>
         {maySend && (
-          <button type="button" aria-disabled={isBusy} onClick={sendAgain}>
-            {delivery.dueAt === null ? t.deliveries.sendAgain : t.deliveries.sendNow}
-          </button>
+          <div class="buttons">
+            <ResendResult resent={find(webhookId, delivery.eventId)} />
+            <button
+              type="button"
+              aria-disabled={isBusy}
+              onClick={() => send([{ webhookId, delivery }])}
+            >
+              {delivery.dueAt === null ? t.deliveries.sendAgain : t.deliveries.sendNow}
+            </button>
+          </div>
         )}
       </div>
       <p class="detail-time">

@@ -1,95 +1,224 @@
+import { DAY_MS } from "../../../src/contract/time.ts";
 import type { FailureView, WebhookView } from "../../../src/history/views.ts";
-import { listFailures, listWebhooks } from "../api.ts";
-import { formatOutcome } from "../format.ts";
+import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
+import { countFailures, listFailures, listWebhooks } from "../api.ts";
+import { filtersOf, foundBy, isNarrowed, periodOf, toApiQuery } from "../filters.ts";
+import { formatMoment, formatOutcome } from "../format.ts";
 import { useLoad } from "../load.ts";
+import { useDeliveries } from "../look-through.ts";
 import { DeliveryState, Empty, Moment } from "../parts/basics.tsx";
-import { Choice } from "../parts/choice.tsx";
-import { LoadState } from "../parts/faults.tsx";
+import { LoadState, SendFault } from "../parts/faults.tsx";
+import { Filters, Looking, NoneFound } from "../parts/filters.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { Pages } from "../parts/pages.tsx";
+import { ResendResult, useResends } from "../parts/resend.tsx";
 import { deliveryHref, failuresHref, goTo } from "../route.ts";
+import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
-import { nameOf } from "../webhook.ts";
+import { nameOf, sumFailures } from "../webhook.ts";
 
 const STATES = ["retrying", "exhausted"] as const;
 
-/** The deliveries of all webhooks that are failing, or have failed for good, or one of both; newest first. */
-export function Failures({ query }: { query: URLSearchParams }) {
-  const loaded = useLoad(() => listFailures(query), `failures ${query}`);
-  const [state, cursor] = [query.get("state"), query.get("cursor")];
+interface Props {
+  /** The filters and the page. */
+  query: URLSearchParams;
+  workspace: Workspace;
+}
+
+/** The deliveries of all webhooks that are failing, or have failed for good; newest first, filtered. */
+export function Failures({ query, workspace }: Props) {
   const webhooks = useLoad(listWebhooks, "webhooks").data ?? [];
-  const failures = loaded.data?.items;
   return (
     <>
       <Heading title={t.failures.title}>{t.failures.title}</Heading>
       <p class="lead">{t.failures.lead}</p>
-      <div class="filters shown single">
-        <Choice
-          label={t.deliveries.state}
-          all={t.deliveries.all}
-          value={state}
-          options={STATES.map((name) => [name, t.deliveryStates[name]])}
-          onChosen={(chosen) => goTo(failuresHref({ state: chosen }))}
+      <div class="list">
+        <Filters
+          query={query}
+          states={STATES.map((name) => [name, t.deliveryStates[name]])}
+          webhooks={webhooks.map((webhook) => [webhook.webhookId, nameOf(webhook)])}
+          onChosen={(chosen) => goTo(failuresHref(chosen))}
         />
+        {foundBy(query) === "" && <Counts query={query} />}
+        <List query={query} workspace={workspace} webhooks={webhooks} />
       </div>
-      <LoadState loaded={loaded} />
-      {failures?.length === 0 && <Empty title={t.failures.empty} text={t.failures.emptyText} />}
-      {failures && failures.length > 0 && (
-        <table class="rows webhooks">
-          <thead>
-            <tr>
-              <th scope="col">{t.deliveries.state}</th>
-              <th scope="col">{t.deliveries.event}</th>
-              <th scope="col">{t.home.webhook}</th>
-              <th scope="col">{t.deliveries.recorded}</th>
-              <th scope="col">{t.deliveries.lastAnswer}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {failures.map((failure) => (
-              <Row
-                key={`${failure.webhookId} ${failure.eventId}`}
-                failure={failure}
-                webhook={webhooks.find(({ webhookId }) => webhookId === failure.webhookId)}
-              />
-            ))}
-          </tbody>
-        </table>
-      )}
-      {loaded.data && (
-        <Pages
-          label={t.failures.pages}
-          cursor={cursor}
-          next={loaded.data.nextCursor}
-          href={(next) => failuresHref({ state, cursor: next })}
-        />
+    </>
+  );
+}
+
+/** Says how many deliveries the filters find. */
+function Counts({ query }: { query: URLSearchParams }) {
+  const wanted = toApiQuery(query);
+  wanted.delete("cursor");
+  const { data } = useLoad(() => countFailures(wanted), `failure counts ${wanted}`);
+  const { retrying, exhausted, hasMore } = sumFailures(data ?? []);
+  const parts = [
+    retrying > 0 && t.failures.retrying(t.failures.count(retrying, hasMore), retrying),
+    exhausted > 0 && t.failures.exhausted(t.failures.count(exhausted, hasMore), exhausted),
+  ];
+  return <p class="counts">{parts.filter(Boolean).join(" · ")}</p>;
+}
+
+interface ListProps extends Props {
+  webhooks: WebhookView[];
+}
+
+function List({ query, workspace, webhooks }: ListProps) {
+  const search = useDeliveries(listFailures, "failures", "all", toApiQuery(query));
+  const page = search.data;
+  const isEmpty = page?.items.length === 0;
+  if (search.isLooking && (page === null || (isEmpty && page.nextCursor !== null))) {
+    const { since, until } = periodOf(query);
+    const kept = Date.now() - workspace.retentionDays * DAY_MS;
+    return (
+      <Looking
+        search={search}
+        to={Math.min(Date.now(), Date.parse(until ?? "9999"))}
+        from={Math.max(kept, Date.parse(since ?? "1970"))}
+      />
+    );
+  }
+  return (
+    <>
+      <LoadState loaded={search} />
+      {isEmpty &&
+        (isNarrowed(query) ? (
+          <NoneFound search={search} query={query} all={failuresHref()} />
+        ) : (
+          <Empty title={t.failures.empty} text={t.failures.emptyText} />
+        ))}
+      {page && !isEmpty && (
+        <>
+          <Rows failures={page.items} query={query} webhooks={webhooks} />
+          <Pages
+            label={t.failures.pages}
+            cursor={query.get("cursor")}
+            next={page.nextCursor}
+            href={(cursor) => failuresHref({ ...filtersOf(query), cursor })}
+          />
+        </>
       )}
     </>
   );
 }
 
-interface RowProps {
-  failure: FailureView;
-  /** Undefined until the webhooks are loaded. */
-  webhook: WebhookView | undefined;
+interface RowsProps {
+  failures: FailureView[];
+  query: URLSearchParams;
+  webhooks: WebhookView[];
 }
 
-function Row({ failure, webhook }: RowProps) {
-  const { webhookId, eventId, type, subject, createdAt, lastAttempt, state } = failure;
+/** Shows each event once, with all webhooks where it has failed. */
+function Rows({ failures, query, webhooks }: RowsProps) {
+  const resends = useResends();
+  const resent = webhooks.flatMap(({ webhookId }) =>
+    resends.of(webhookId).map((delivery) => ({ ...delivery, webhookId })),
+  );
+  // What was resent keeps its place, even if the list no longer has it.
+  const rows = new Map(
+    [...failures, ...resent].map((one) => [`${one.eventId} ${one.webhookId}`, one]),
+  );
+  const events = Map.groupBy(rows.values(), ({ eventId }) => eventId);
   return (
-    <tr class="linked">
+    <>
+      <div class="send-fault">
+        <SendFault fault={resends.fault} />
+      </div>
+      <table class="rows">
+        <thead>
+          <tr>
+            <th scope="col">{t.deliveries.state}</th>
+            <th scope="col">{t.deliveries.event}</th>
+            <th scope="col">{t.home.webhook}</th>
+            <th scope="col">{t.deliveries.recorded}</th>
+            <td />
+          </tr>
+        </thead>
+        <tbody>
+          {[...events]
+            .toSorted(([a], [b]) => (a < b ? 1 : -1))
+            .map(([eventId, ofEvent]) => (
+              <Row
+                key={eventId}
+                failures={ofEvent}
+                query={query}
+                webhooks={webhooks}
+                resends={resends}
+              />
+            ))}
+        </tbody>
+      </table>
+    </>
+  );
+}
+
+interface RowProps extends RowsProps {
+  resends: ReturnType<typeof useResends>;
+}
+
+function Row({ failures, query, webhooks, resends }: RowProps) {
+  const [first] = failures;
+  if (!first) return null;
+  const { type, subject, createdAt, eventId } = first;
+  const name = t.types[type] ?? type;
+  const webhookOf = (id: string) => webhooks.find(({ webhookId }) => webhookId === id);
+  const isActive = ({ webhookId }: FailureView) => webhookOf(webhookId)?.state !== "disabled";
+  const sendable = failures.filter(isActive);
+  const worst = failures.find(({ state }) => state === "exhausted") ?? first;
+  const filters = filtersOf(query);
+  const state = filters.state ? { state: filters.state } : {};
+  return (
+    <tr class={failures.length === 1 ? "linked" : undefined}>
       <td class="row-state">
-        <DeliveryState delivery={failure} />
+        <DeliveryState delivery={worst} />
       </td>
       <th scope="row">
-        <a href={deliveryHref(webhookId, eventId, { state })}>{t.types[type] ?? type}</a>
+        <a href={deliveryHref(worst.webhookId, eventId, state)}>{name}</a>
         {subject && <span class="small">{subject}</span>}
       </th>
-      <td>{webhook && nameOf(webhook)}</td>
+      <td class="row-answer">
+        {failures.length > 1 && <b>{t.failures.webhooks(failures.length)}</b>}
+        <ul class="places">
+          {failures.map((failure) => {
+            const webhook = webhookOf(failure.webhookId);
+            const label = webhook ? nameOf(webhook) : failure.webhookId;
+            return (
+              <li key={failure.webhookId}>
+                {failures.length > 1 ? (
+                  <a href={deliveryHref(failure.webhookId, eventId, state)}>{label}</a>
+                ) : (
+                  label
+                )}
+                <span class="small">
+                  {failure.lastAttempt && formatOutcome(failure.lastAttempt)}
+                </span>
+                <ResendResult resent={resends.find(failure.webhookId, eventId)} />
+              </li>
+            );
+          })}
+        </ul>
+      </td>
       <td class="row-time">
         <Moment at={createdAt} />
       </td>
-      <td class="row-answer">{lastAttempt && formatOutcome(lastAttempt)}</td>
+      <td class="row-action">
+        {!isReadOnly() && sendable.length > 0 && (
+          <button
+            type="button"
+            class="quiet"
+            // It stays focused, which a disabled button does not.
+            aria-disabled={resends.isBusy}
+            aria-label={t.deliveries.sendAgainOf(name, formatMoment(createdAt))}
+            onClick={() =>
+              resends.send(
+                sendable.map((delivery) => ({ webhookId: delivery.webhookId, delivery })),
+              )
+            }
+          >
+            {t.deliveries.sendAgain}
+          </button>
+        )}
+      </td>
     </tr>
   );
 }

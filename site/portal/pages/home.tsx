@@ -1,7 +1,14 @@
 import type { WebhookView } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
 import { listWebhooks } from "../api.ts";
-import { explain, formatOutcome, formatRate, formatSoon, formatTime } from "../format.ts";
+import {
+  explain,
+  firstLines,
+  formatOutcome,
+  formatRate,
+  formatSoon,
+  formatTime,
+} from "../format.ts";
 import { useLoad } from "../load.ts";
 import { Ago, Empty, Health } from "../parts/basics.tsx";
 import { LoadState } from "../parts/faults.tsx";
@@ -127,14 +134,19 @@ function Row({ webhook }: { webhook: WebhookView }) {
   );
 }
 
-/** Describes the newest failure. */
+/** How much of a server's response a row has. */
+const SAID = { lines: 1, characters: 120 };
+
+/** Describes the newest failure, with the server's own words while the webhook is in trouble. */
 function LastFailure({ webhook }: { webhook: WebhookView }) {
   const { lastFailure, state, failingSince } = webhook;
   if (!lastFailure) return "–";
+  const said = firstLines(lastFailure.response?.body ?? "", SAID);
   return (
     <>
       {formatOutcome(lastFailure)}, <Ago at={lastFailure.at} />
       <span class="small">{explain(lastFailure)?.means}</span>
+      {isTroubled(webhook) && said && <q class="mono small">{said}</q>}
       {state === "failing" && failingSince && (
         <span class="small">{t.home.failingSince(formatTime(failingSince))}</span>
       )}

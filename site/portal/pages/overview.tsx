@@ -1,32 +1,42 @@
-import type { WebhookDetails } from "../../../src/history/views.ts";
-import { listDeliveries } from "../api.ts";
-import { formatDay, formatOutcome, formatRate } from "../format.ts";
-import { useLoad } from "../load.ts";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import type { DeliveryView, WebhookDetails } from "../../../src/history/views.ts";
+import { listDeliveries, listFailures, type Page } from "../api.ts";
+import { formatOutcome, formatRate, formatUtcDay } from "../format.ts";
+import { type Loaded, useLoad } from "../load.ts";
 import { Ago, Empty, type Fact, Facts, Types } from "../parts/basics.tsx";
 import { DeliveryRows } from "../parts/delivery-rows.tsx";
 import { LoadState } from "../parts/faults.tsx";
 import { Trouble } from "../parts/trouble.tsx";
-import { webhookHref } from "../route.ts";
+import { failuresHref, webhookHref } from "../route.ts";
 import { t } from "../text.ts";
+import { countWaiting } from "../webhook.ts";
 import { Days } from "./days.tsx";
 import { NextAttempt } from "./home.tsx";
 
-/** Shows the problems of a webhook, its last days, and its newest deliveries. */
-export function Overview({ webhook }: { webhook: WebhookDetails }) {
+interface Props {
+  webhook: WebhookDetails;
+  /** The event types that may be subscribed to. */
+  types: readonly WebhookEvent[];
+}
+
+/** Shows the problems of a webhook with what failed, its last days, and its newest deliveries. */
+export function Overview({ webhook, types }: Props) {
+  const isFailing = webhook.state === "failing" || webhook.state === "rejecting";
   return (
     <>
-      <Trouble webhook={webhook} />
+      <Trouble webhook={webhook} types={types} />
+      {isFailing && <Failed webhook={webhook} />}
       <div class="overview">
         <About webhook={webhook} />
         <Days webhook={webhook} />
       </div>
-      <Newest webhook={webhook} />
+      {!isFailing && <Newest webhook={webhook} />}
     </>
   );
 }
 
 function About({ webhook }: { webhook: WebhookDetails }) {
-  const { lastAttempt: last, pending, retrying, successRate, days } = webhook;
+  const { lastAttempt: last, retrying, successRate, days } = webhook;
   const facts: Fact[] = [
     [t.webhook.success, successRate === null ? t.webhook.noAttempts : formatRate(successRate)],
     [
@@ -39,13 +49,13 @@ function About({ webhook }: { webhook: WebhookDetails }) {
         t.none
       ),
     ],
-    [t.webhook.waiting, t.webhook.counts(pending, retrying)],
+    [t.webhook.waiting, t.webhook.counts(countWaiting(webhook), retrying)],
     [t.webhook.nextAttempt, <NextAttempt key="" webhook={webhook} />],
   ];
   const timed = days.findLast(({ medianMs, p95Ms }) => medianMs !== null && p95Ms !== null);
   if (timed)
     facts.push([
-      t.webhook.responseTime(formatDay(timed.date)),
+      t.webhook.responseTime(formatUtcDay(timed.date)),
       t.webhook.responseTimes(
         t.milliseconds(timed.medianMs ?? 0),
         t.milliseconds(timed.p95Ms ?? 0),
@@ -55,21 +65,51 @@ function About({ webhook }: { webhook: WebhookDetails }) {
   return <Facts of={facts} />;
 }
 
-/** Number of deliveries below the chart. */
-const NEWEST = "5";
+/** Number of deliveries of each list. */
+const SHOWN = "5";
+
+/** The newest deliveries that failed. */
+function Failed({ webhook }: { webhook: WebhookDetails }) {
+  const { webhookId } = webhook;
+  const query = new URLSearchParams({ webhookId, limit: SHOWN });
+  const loaded = useLoad(() => listFailures(query), `failed ${webhookId}`);
+  return (
+    <Deliveries webhook={webhook} title={t.webhook.failed} all={failuresHref({ webhookId })}>
+      {loaded}
+    </Deliveries>
+  );
+}
 
 function Newest({ webhook }: { webhook: WebhookDetails }) {
   const { webhookId } = webhook;
-  const query = new URLSearchParams({ limit: NEWEST });
+  const query = new URLSearchParams({ limit: SHOWN });
   const loaded = useLoad(() => listDeliveries(webhookId, query), `newest ${webhookId}`);
+  return (
+    <Deliveries
+      webhook={webhook}
+      title={t.webhook.newest}
+      all={webhookHref(webhookId, "deliveries")}
+    >
+      {loaded}
+    </Deliveries>
+  );
+}
+
+interface DeliveriesProps {
+  webhook: WebhookDetails;
+  title: string;
+  /** The address of the whole list. */
+  all: string;
+  children: Loaded<Page<DeliveryView>>;
+}
+
+function Deliveries({ webhook, title, all, children: loaded }: DeliveriesProps) {
   const items = loaded.data?.items;
   return (
     <section>
       <div class="head">
-        <h2>{t.webhook.newest}</h2>
-        {items && items.length > 0 && (
-          <a href={webhookHref(webhookId, "deliveries")}>{t.deliveries.showAll}</a>
-        )}
+        <h2>{title}</h2>
+        {items && items.length > 0 && <a href={all}>{t.deliveries.showAll}</a>}
       </div>
       <LoadState loaded={loaded} />
       {items?.length === 0 ? (

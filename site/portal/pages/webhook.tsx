@@ -18,7 +18,7 @@ import { Menu } from "../parts/menu.tsx";
 import { savedPosition, TABS, type Tab, webhookHref } from "../route.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
-import { countFailing, maskUrl, nameOf } from "../webhook.ts";
+import { countWaiting, maskUrl, nameOf } from "../webhook.ts";
 import { Changes } from "./changes.tsx";
 import { Deliveries } from "./deliveries.tsx";
 import { Overview } from "./overview.tsx";
@@ -55,7 +55,7 @@ export function Webhook({ id, tab, eventId, query, workspace }: Props) {
           <Head webhook={webhook} tab={tab} workspace={workspace} />
           <LoadState loaded={loaded} />
           <Tabs webhook={webhook} tab={tab} />
-          {tab === "overview" && <Overview webhook={webhook} />}
+          {tab === "overview" && <Overview webhook={webhook} types={workspace.events} />}
           {tab === "deliveries" && (
             <Deliveries webhook={webhook} query={query} eventId={eventId} workspace={workspace} />
           )}
@@ -117,7 +117,8 @@ interface TabsProps {
 }
 
 function Tabs({ webhook, tab }: TabsProps) {
-  const failing = countFailing(webhook);
+  const hasFailed = webhook.retrying > 0 || webhook.state === "failing";
+  const waiting = hasFailed ? countWaiting(webhook) : 0;
   const row = useCurrentInView<HTMLElement>(tab);
   return (
     <nav ref={row} class="tabs" aria-label={t.tabs.label}>
@@ -128,8 +129,8 @@ function Tabs({ webhook, tab }: TabsProps) {
           aria-current={name === tab ? "page" : undefined}
         >
           {t.tabs[name]}
-          {name === "deliveries" && failing > 0 && (
-            <span class="count bad">{t.tabs.failing(formatNumber(failing))}</span>
+          {name === "deliveries" && waiting > 0 && (
+            <span class="count bad">{t.tabs.waiting(formatNumber(waiting))}</span>
           )}
         </a>
       ))}

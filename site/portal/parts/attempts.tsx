@@ -1,12 +1,9 @@
 import type { DeliveryDetails } from "../../../src/history/views.ts";
-import { updateWebhook } from "../api.ts";
+import { FollowButton } from "../actions/follow.tsx";
 import { explain, formatMoment, formatOutcome, isAccepted } from "../format.ts";
-import { reloadAll } from "../load.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
 import { Badge, Copy } from "./basics.tsx";
-import { DialogButton } from "./dialog.tsx";
-import { FormDialog } from "./dialog-form.tsx";
 
 type Attempt = DeliveryDetails["attemptLog"][number];
 
@@ -76,26 +73,11 @@ function Exchange(props: ExchangeProps) {
 
 /** Shows where a redirect leads and, while the delivery fails, offers to send to that URL from now on. */
 function Redirect({ webhookId, delivery, to }: ExchangeProps & { to: string }) {
-  const follow = async () => {
-    await updateWebhook(webhookId, { url: to });
-    reloadAll();
-    return t.follow.result;
-  };
   const isOffered = !isReadOnly() && delivery.state !== "delivered" && delivery.url !== to;
   return (
     <p>
       {t.exchange.location} <span class="mono">{to}</span>{" "}
-      {isOffered && (
-        <DialogButton label={t.follow.button} class="quiet">
-          {(onClose) => (
-            <FormDialog texts={t.follow} act={follow} onClose={onClose}>
-              <p>{t.follow.text}</p>
-              <p class="mono">{to}</p>
-              <p>{t.follow.hint}</p>
-            </FormDialog>
-          )}
-        </DialogButton>
-      )}
+      {isOffered && <FollowButton webhookId={webhookId} to={to} />}
     </p>
   );
 }
@@ -128,7 +110,8 @@ function toCurl({ url, body }: DeliveryDetails, headers: Record<string, string>)
   return ["curl", quote(url), ...sent, `--data-raw ${quote(body)}`].join(" ");
 }
 
-function Text({ children }: { children: string }) {
+/** Text in its own lines, which scrolls. */
+export function Text({ children }: { children: string }) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by the keyboard.
     <pre tabIndex={0} class="wrapped">

@@ -1,14 +1,12 @@
 import type { DeliveryView, WebhookView } from "../../../src/history/views.ts";
-import { redeliver } from "../api.ts";
 import { explain, formatMoment, formatOutcome, formatWhen } from "../format.ts";
-import { reloadAll, useAction } from "../load.ts";
 import { deliveryHref, type Query } from "../route.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
 import { isWaiting } from "../webhook.ts";
-import { announce } from "./announce.tsx";
 import { DeliveryState, Moment } from "./basics.tsx";
 import { SendFault } from "./faults.tsx";
+import { ResendResult, useResends } from "./resend.tsx";
 
 interface Props {
   webhook: WebhookView;
@@ -21,13 +19,11 @@ interface Props {
 
 /** Deliveries as rows of a table, or as lines where there is little room. */
 export function DeliveryRows({ webhook, deliveries, query = {}, current = null }: Props) {
-  const { isBusy, fault, run } = useAction();
-  const sendAgain = ({ eventId }: DeliveryView) =>
-    run(async () => {
-      const { count } = await redeliver(webhook.webhookId, { eventIds: [eventId] });
-      announce(count > 0 ? t.sendAgain.one : t.sendAgain.none);
-      reloadAll();
-    });
+  const { webhookId } = webhook;
+  const resends = useResends();
+  const { isBusy, fault } = resends;
+  // What was resent keeps its place, even if the list no longer has it.
+  const rows = new Map([...deliveries, ...resends.of(webhookId)].map((one) => [one.eventId, one]));
   return (
     <>
       <div class="send-fault">
@@ -45,7 +41,7 @@ export function DeliveryRows({ webhook, deliveries, query = {}, current = null }
           </tr>
         </thead>
         <tbody>
-          {deliveries.map((delivery) => (
+          {[...rows.values()].toSorted(newestFirst).map((delivery) => (
             <Row
               key={delivery.eventId}
               webhook={webhook}
@@ -53,7 +49,8 @@ export function DeliveryRows({ webhook, deliveries, query = {}, current = null }
               isBusy={isBusy}
               query={query}
               isCurrent={delivery.eventId === current}
-              onSendAgain={() => sendAgain(delivery)}
+              resent={resends.find(webhookId, delivery.eventId)}
+              onSendAgain={() => resends.send([{ webhookId, delivery }])}
             />
           ))}
         </tbody>
@@ -62,16 +59,19 @@ export function DeliveryRows({ webhook, deliveries, query = {}, current = null }
   );
 }
 
+const newestFirst = (a: DeliveryView, b: DeliveryView) => (a.eventId < b.eventId ? 1 : -1);
+
 interface RowProps {
   webhook: WebhookView;
   delivery: DeliveryView;
   query: Query;
   isCurrent: boolean;
   isBusy: boolean;
+  resent: ReturnType<ReturnType<typeof useResends>["find"]>;
   onSendAgain(): void;
 }
 
-function Row({ webhook, delivery, query, isCurrent, isBusy, onSendAgain }: RowProps) {
+function Row({ webhook, delivery, query, isCurrent, isBusy, resent, onSendAgain }: RowProps) {
   const { type, subject, createdAt, attempts, lastAttempt, eventId } = delivery;
   const name = t.types[type] ?? type;
   const waits = delivery.dueAt !== null;
@@ -99,6 +99,7 @@ function Row({ webhook, delivery, query, isCurrent, isBusy, onSendAgain }: RowPr
         <WhyItWaits webhook={webhook} delivery={delivery} />
       </td>
       <td class="row-action">
+        <ResendResult resent={resent} />
         {maySend(webhook, delivery) && (
           <button
             type="button"

@@ -2,7 +2,7 @@ import { useId, useState } from "preact/hooks";
 import { REDELIVERY_MAX_AGE_MS } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import type { WebhookDetails as Webhook } from "../../../src/history/views.ts";
-import { formatDayAndHour } from "../format.ts";
+import { formatDayAndHour, toLocalField } from "../format.ts";
 import { t } from "../text.ts";
 
 /** The age of each choice, in milliseconds. */
@@ -36,8 +36,8 @@ export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string
           <input
             type="datetime-local"
             name="time"
-            min={localTime(Date.now() - REDELIVERY_MAX_AGE_MS + HOUR_MS)}
-            max={localTime(Date.now())}
+            min={toLocalField(Date.now() - REDELIVERY_MAX_AGE_MS + HOUR_MS)}
+            max={toLocalField(Date.now())}
             aria-invalid={fault !== null}
             aria-describedby={faultId}
           />
@@ -58,10 +58,4 @@ export function parseSince(form: FormData, webhook: Webhook, now: number): strin
     return new Date(now - AGES_MS[choice as keyof typeof AGES_MS]).toISOString();
   const time = Date.parse(String(form.get("time")));
   return time <= now && time > now - REDELIVERY_MAX_AGE_MS ? new Date(time).toISOString() : null;
-}
-
-/** Formats a time for `datetime-local`: in the reader's time zone, to the minute. */
-function localTime(time: number): string {
-  const offsetMs = new Date(time).getTimezoneOffset() * 60_000;
-  return new Date(time - offsetMs).toISOString().slice(0, 16);
 }

@@ -66,8 +66,7 @@ export const en = {
   language: "Language",
   more: "More",
   readOnly: "You can see everything here but change nothing: this session is read-only.",
-  timeZone: (zone: string) =>
-    `Times are in the time zone ${zone}. The days of charts and filters are in UTC.`,
+  timeZone: (zone: string) => `Times and filters are in the time zone ${zone}.`,
   sessionUntil: (time: string) => `This session ends on ${time}`,
   loading: "Loading…",
   never: "Never",
@@ -211,6 +210,10 @@ export const en = {
     empty: "No failures",
     emptyText: "No delivery is failing, and none has failed for good.",
     pages: "Pages of failures",
+    count: (n: number, hasMore: boolean) => (hasMore ? `${number(n)}+` : number(n)),
+    retrying: (n: string, _count: number) => `${n} failing, will be retried`,
+    exhausted: (n: string, _count: number) => `${n} failed for good`,
+    webhooks: (n: number) => count(n, "webhook", "webhooks"),
   },
 
   tabs: {
@@ -219,7 +222,15 @@ export const en = {
     deliveries: "Deliveries",
     settings: "Settings",
     history: "History",
-    failing: (n: string) => `${n} failing`,
+    waiting: (n: string) => `${n} waiting`,
+  },
+
+  trouble: {
+    said: (outcome: string, time: string) => `${outcome}, ${time}. Your server’s own words:`,
+    nothingSaid: (outcome: string, time: string) => `${outcome}, ${time}.`,
+    notStored: "Its text was not stored.",
+    headers: "Edit headers…",
+    url: "Change the URL…",
   },
 
   webhook: {
@@ -229,8 +240,14 @@ export const en = {
     portal: "The portal",
     events: "Event types",
     waiting: "Waiting",
-    counts: (fresh: number, retrying: number) =>
-      fresh + retrying === 0 ? "None" : `${number(fresh)} new, ${number(retrying)} failing`,
+    counts: (waiting: number, retrying: number) => {
+      if (waiting === 0) return "None";
+      return retrying === 0
+        ? number(waiting)
+        : `${number(waiting)}, of which ${number(retrying)} ${retrying === 1 ? "has" : "have"} failed before`;
+    },
+    deliveriesWait: (waiting: number) =>
+      `${count(waiting, "delivery is", "deliveries are")} waiting.`,
     nextAttempt: "Next attempt",
     lastAttempt: "Last attempt",
     asap: "As soon as possible",
@@ -267,7 +284,7 @@ export const en = {
     noAttempts: "No attempts",
     day: "Day",
     newest: "Latest deliveries",
-    seeFailed: "See the deliveries",
+    failed: "Failed deliveries",
     seeChanges: "See who disabled it",
   },
 
@@ -294,10 +311,11 @@ export const en = {
     yesterday: "Yesterday",
     week: "Last 7 days",
     custom: "From … to …",
-    since: "From (UTC)",
-    until: "To (UTC)",
+    since: "From",
+    until: "To",
     find: "Find",
-    findHint: "evt_… or lea_…",
+    findHint: "Name, e-mail, phone or id",
+    waiting: "Waiting: new or failing",
     filter: (n: number) => (n === 0 ? "Filter" : `Filter (${n})`),
     all: "All",
     allStatuses: "All",
@@ -318,7 +336,8 @@ export const en = {
     untilFirst: "“To” must be later than “From”.",
     looking: "Looking through older deliveries.",
     lookedBackTo: (time: string) => `Looked back to ${time}.`,
-    findFault: "Enter the id of an event (evt_…) or of a lead (lea_…).",
+    noLead: (text: string) =>
+      `No lead here has “${text}” in its name, e-mail address or phone number.`,
     showAll: "Show all deliveries",
     sendAgain: "Resend",
     sendAgainOf: (type: string, time: string) => `Resend: ${type}, ${time}`,
@@ -362,8 +381,8 @@ export const en = {
   },
 
   sendAgain: {
-    one: "It will be sent within a minute.",
-    none: "It is already on its way.",
+    queued: "Queued…",
+    ended: (outcome: string) => `Sent: ${outcome}`,
     faults: {
       webhookId: "Nothing is sent while the webhook is disabled.",
       eventIds: "It cannot be sent: the webhook does not include this event type.",
@@ -382,7 +401,6 @@ export const en = {
     counting: "Counting…",
     period: (since: string, until: string | null) =>
       until === null ? `Since ${since}` : `${since} to ${until}`,
-    day: (day: string) => `${day} (UTC)`,
     shown: {
       button: "Resend these…",
       title: "Resend the deliveries of this list",

@@ -46,8 +46,7 @@ export const fr: Texts = {
   language: "Langue",
   more: "Plus",
   readOnly: "Cette session est en lecture seule : vous pouvez tout consulter, mais rien modifier.",
-  timeZone: (zone) =>
-    `Heures affichées dans le fuseau ${zone}. Les graphiques et les filtres sont en jours UTC.`,
+  timeZone: (zone) => `Heures et filtres exprimés dans le fuseau ${zone}.`,
   sessionUntil: (time) => `Session ouverte jusqu’au ${time}`,
   loading: "Chargement…",
   never: "Jamais",
@@ -190,6 +189,10 @@ export const fr: Texts = {
     empty: "Aucun échec",
     emptyText: "Aucune livraison n’est en échec.",
     pages: "Pages des échecs",
+    count: (n, hasMore) => (hasMore ? `${number(n)}+` : number(n)),
+    retrying: (n) => `${n} en échec, nouvel essai prévu`,
+    exhausted: (n, count) => (count > 1 ? `${n} échecs définitifs` : `${n} échec définitif`),
+    webhooks: (n) => count(n, "webhook", "webhooks"),
   },
 
   tabs: {
@@ -198,7 +201,15 @@ export const fr: Texts = {
     deliveries: "Livraisons",
     settings: "Paramètres",
     history: "Historique",
-    failing: (n) => `${n} en échec`,
+    waiting: (n) => `${n} en attente`,
+  },
+
+  trouble: {
+    said: (outcome, time) => `${outcome}, le ${time}. Votre serveur a répondu :`,
+    nothingSaid: (outcome, time) => `${outcome}, le ${time}.`,
+    notStored: "Le texte de la réponse n’a pas été enregistré.",
+    headers: "Modifier les en-têtes…",
+    url: "Modifier l’URL…",
   },
 
   webhook: {
@@ -208,10 +219,14 @@ export const fr: Texts = {
     portal: "Le portail",
     events: "Types d’événements",
     waiting: "En attente",
-    counts: (fresh, retrying) =>
-      fresh + retrying === 0
-        ? "Aucune livraison"
-        : `${count(fresh, "nouvelle", "nouvelles")}, ${number(retrying)} en échec`,
+    counts: (waiting, retrying) => {
+      if (waiting === 0) return "Aucune livraison";
+      return retrying === 0
+        ? number(waiting)
+        : `${number(waiting)}, dont ${number(retrying)} en échec`;
+    },
+    deliveriesWait: (waiting) =>
+      `${count(waiting, "livraison est", "livraisons sont")} en attente.`,
     nextAttempt: "Prochaine tentative",
     lastAttempt: "Dernière tentative",
     asap: "Dès que possible",
@@ -252,7 +267,7 @@ export const fr: Texts = {
     noAttempts: "Aucune tentative",
     day: "Jour",
     newest: "Dernières livraisons",
-    seeFailed: "Voir les livraisons",
+    failed: "Livraisons en échec",
     seeChanges: "Voir qui l’a désactivé",
   },
 
@@ -280,10 +295,11 @@ export const fr: Texts = {
     yesterday: "Hier",
     week: "7 derniers jours",
     custom: "Du … au …",
-    since: "Du (UTC)",
-    until: "Au (UTC)",
+    since: "Du",
+    until: "Au",
     find: "Rechercher",
-    findHint: "evt_… ou lea_…",
+    findHint: "Nom, e-mail, téléphone ou id",
+    waiting: "En attente : nouvelles ou en échec",
     filter: (n) => (n === 0 ? "Filtrer" : `Filtrer (${n})`),
     all: "Tous",
     allStatuses: "Toutes",
@@ -304,7 +320,8 @@ export const fr: Texts = {
     untilFirst: "La date « Au » doit être postérieure à la date « Du ».",
     looking: "Recherche parmi les livraisons plus anciennes.",
     lookedBackTo: (time) => `Livraisons parcourues jusqu’au ${time}.`,
-    findFault: "Saisissez l’identifiant d’un événement (evt_…) ou d’un lead (lea_…).",
+    noLead: (text) =>
+      `Aucun lead n’a « ${text} » dans son nom, son adresse e-mail ou son numéro de téléphone.`,
     showAll: "Afficher toutes les livraisons",
     sendAgain: "Renvoyer",
     sendAgainOf: (type, time) => `Renvoyer : ${type}, ${time}`,
@@ -348,8 +365,8 @@ export const fr: Texts = {
   },
 
   sendAgain: {
-    one: "L’envoi aura lieu dans la minute.",
-    none: "La livraison est déjà en cours.",
+    queued: "En file d’attente…",
+    ended: (outcome) => `Envoyée : ${outcome}`,
     faults: {
       webhookId: "Rien n’est envoyé tant que le webhook est désactivé.",
       eventIds: "Envoi impossible : le webhook n’inclut pas ce type d’événement.",
@@ -370,7 +387,6 @@ export const fr: Texts = {
     submitCount: (n) => `Renvoyer ${count(n, "livraison", "livraisons")}`,
     counting: "Décompte en cours…",
     period: (since, until) => (until === null ? `Depuis le ${since}` : `Du ${since} au ${until}`),
-    day: (day) => `${day} (UTC)`,
     shown: {
       button: "Renvoyer ces livraisons…",
       title: "Renvoyer les livraisons de cette liste",

@@ -18,8 +18,8 @@ export interface Receiver {
   close(): Promise<void>;
 }
 
-/** How a receiver answers: a status, or a status with headers. */
-export type Answer = number | { status: number; headers: Record<string, string> };
+/** How a receiver answers: a status, or a status with headers and a body. */
+export type Answer = number | { status: number; headers?: Record<string, string>; body?: string };
 
 /** Starts a receiver; `answer` returns each answer: 204 by default, 0 to hang up. */
 export async function startReceiver(
@@ -33,11 +33,14 @@ export async function startReceiver(
     const post = { path: url, headers, body, at: Date.now() };
     posts.push(post);
     const answered = await answer(post);
-    const { status, headers: given } =
-      typeof answered === "number" ? { status: answered, headers: {} } : answered;
+    const {
+      status,
+      headers: given,
+      body: says,
+    } = typeof answered === "number" ? { status: answered } : answered;
     if (status === 0) return request.socket.destroy();
     const redirect = status >= 300 && status < 400 ? { Location: "/elsewhere" } : {};
-    response.writeHead(status, { ...redirect, ...given }).end();
+    response.writeHead(status, { ...redirect, ...given }).end(says);
   });
   return { ...server, posts };
 }
