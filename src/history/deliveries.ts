@@ -62,7 +62,7 @@ export function hasStatus(status: number | StatusClass): SQL {
 }
 
 /** SQL expression: the state of the subscription's delivery, as operations show it. */
-export const SHOWN_STATE = sql<ShownDeliveryState>`iif(${deliveryState()} = 'pending' AND ${deliveries.attempts} > 0, 'retrying', ${deliveryState()})`;
+const SHOWN_STATE = sql<ShownDeliveryState>`iif(${deliveryState()} = 'pending' AND ${deliveries.attempts} > 0, 'retrying', ${deliveryState()})`;
 
 /** The columns to select for `toView`, from a subscription, its delivery and the event. */
 export const DELIVERY_COLUMNS = {
@@ -115,7 +115,8 @@ export async function listDeliveriesOf(
   const { state, type, status } = filter;
   // The index lacks cancelled deliveries whose rows still say `pending`, so only these two states use it.
   const storedState = state === "retrying" ? "pending" : state === "exhausted" ? state : null;
-  const search = await findLeadsOf(db, env, filter, await ownerIdOf(db, webhookId), request);
+  const workspaceId = filter.lead ? await ownerIdOf(db, webhookId) : undefined;
+  const search = await findLeadsOf(db, env, filter, workspaceId, request);
   const isOnPage = and(
     eq(deliveries.subscriptionId, webhookId),
     storedState ? and(eq(deliveries.state, storedState), IS_UNSUCCESSFUL) : undefined,

@@ -122,6 +122,7 @@ const OTHERS: Record<Exclude<PlatformMethod, keyof typeof UNDOABLE>, string> = {
   readWebhook: READS,
   listDeliveries: READS,
   listFailures: READS,
+  countFailures: READS,
   readDelivery: READS,
   ledger: READS,
   backlog: READS,
