@@ -10,6 +10,8 @@ export const RECORDS: Fault[] = [
     ["custom-fields.ts", "if (path.length >= NESTING_MAX)", "if (path.length > NESTING_MAX)", "custom fields have 32 levels"],
     ["custom-fields.ts", "!Number.isSafeInteger(value) ? fault(UNSAFE)", "false ? fault(UNSAFE)", "no number is changed on its way"],
     ["leads.ts", " ON CONFLICT (id) DO NOTHING`", " ON CONFLICT (id) DO UPDATE SET source = excluded.source`", "a lead is recorded once"],
+    ["finding.ts", ".replace(/\\p{M}/gu, \"\")", "", "a name is found without its accents"],
+    ["finding.ts", "items.length > limit ? found.at(-1) : undefined", "undefined", "a search for leads goes on behind the last one of its page"],
     ["finding.ts", '.normalize("NFC")', "", "any spelling of an e-mail address is found"],
     ["finding.ts", "    if (!found) unreadable.push(row.id);\n", "", "a lead that may be a person's is named, even if it cannot be decrypted"],
     ["person.ts", "`_${letter.toLowerCase()}`", "letter", "public names are in snake case"],
