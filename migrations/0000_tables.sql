@@ -57,6 +57,7 @@ CREATE TABLE `automations` (
 	`name` text NOT NULL,
 	`status` text NOT NULL,
 	`updated_at` integer NOT NULL,
+	`reported_at` integer NOT NULL,
 	`created_at` integer NOT NULL,
 	`removed_at` integer,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action

@@ -1,12 +1,13 @@
-import { accessSync, constants, readFileSync, statSync } from "node:fs";
+import { accessSync, constants, statSync } from "node:fs";
 import { userInfo } from "node:os";
-import { text } from "node:stream/consumers";
+import { Readable } from "node:stream";
 import { parseCall } from "../../src/platform/invoke.ts";
 import { isMethod, OPERATIONS } from "../../src/platform/operations.ts";
 import { parseArguments } from "../shared/command.ts";
 import { openPlatform, type PlatformClient, SELECTION } from "../shared/platform-client.ts";
 import { toTable } from "../shared/table.ts";
 import { describeMethod, describeMethods } from "./help.ts";
+import { openInput, readLines } from "./input.ts";
 import { eraseAll, exportLines, findAll, redeliverAll } from "./long-calls.ts";
 import { recordLines, takesLines } from "./record-lines.ts";
 
@@ -79,9 +80,9 @@ function callingAs(actor: string, platform: PlatformClient): PlatformClient {
 /** Reads the input: JSON as given, or from a file, or, for `-`, from standard input. */
 async function readText(given: string): Promise<string> {
   if (/^\s*[{[]/.test(given)) return given;
-  if (given === "-") return text(process.stdin);
   expectReadable(given);
-  return readFileSync(given, "utf8");
+  const open = await openInput(given);
+  return (await Readable.from(readLines(open())).toArray()).join("\n");
 }
 
 /** @throws Error in one sentence, unless `file` is a readable file, or `-`. */

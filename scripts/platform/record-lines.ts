@@ -1,10 +1,9 @@
-import { createReadStream } from "node:fs";
-import { createInterface } from "node:readline";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import { parseInput } from "../../src/contract/parse.ts";
 import { OPERATIONS, type PlatformOutput } from "../../src/platform/operations.ts";
 import { openSteps } from "../shared/command.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
+import { LineError, openInput, readLines } from "./input.ts";
 
 /** The methods that take many records, and the input field that contains them. */
 export const FIELDS = {
@@ -25,22 +24,13 @@ interface Line {
   record: unknown;
 }
 
-/** A line is invalid: nothing in the same call is recorded. */
-class LineError extends Error {
-  readonly number: number;
-
-  constructor(number: number, fault: string) {
-    super(`line ${number}: ${fault}`);
-    this.number = number;
-  }
-}
-
 /**
  * Records the lines of a file, or of standard input (`-`), one record per line (NDJSON), a hundred per
  * call, one call after another.
  *
  * @throws Error that names the first invalid line, which lines are recorded, and how to continue.
- *   Nothing is recorded of the hundred with the invalid line, or after it.
+ *   Nothing is recorded of the hundred with the invalid line, or after it. If a line is not UTF-8, nothing is recorded
+ *   at all, because the encoding of the whole file is probably wrong.
  */
 export async function recordLines(
   platform: PlatformClient,
@@ -62,9 +52,10 @@ export async function recordLines(
     step(`${done.recorded.toLocaleString("en-US")} ${FIELDS[method]} recorded`, 5_000);
   };
   try {
+    const open = await openInput(file);
+    for await (const _ of readLines(open()));
     let number = 0;
-    const input = file === "-" ? process.stdin : createReadStream(file);
-    for await (const line of createInterface({ input, crlfDelay: Infinity })) {
+    for await (const line of readLines(open())) {
       number++;
       if (line.trim() === "") continue;
       lines.push(parseLine(method, workspaceId, line, number));

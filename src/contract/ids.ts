@@ -43,6 +43,11 @@ export function newEventId(now: number): string {
   return write("event", bytes);
 }
 
+/** Generates event ids that are sorted among each other, too, so that their events are sent in this order. */
+export function newEventIds(count: number, now: number): string[] {
+  return Array.from({ length: count }, () => newEventId(now)).toSorted();
+}
+
 /** Returns the smallest possible event id at `time`. */
 export function eventIdAt(time: number): string {
   const bytes = new Uint8Array(ID_BYTES);

@@ -1,4 +1,4 @@
-import { DAY_MS, HOUR_MS } from "./time.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "./time.ts";
 
 /*
  * Limits that clients and administrators notice, and that an operator might want to change. Rate limits and retention
@@ -57,6 +57,9 @@ export const RECORDS_MAX = 100;
 export const RECORD_MAX_BYTES = 16 * 1024;
 /** Maximum nesting of a lead's custom fields, counting the outer object. */
 export const NESTING_MAX = 32;
+
+/** How far ahead of our clock the time of a recorded automation, lead or run may be. */
+export const REPORTED_AHEAD_MAX_MS = 5 * MINUTE_MS;
 
 /** Maximum grace period in which a rotated API key may still be used, in seconds. */
 export const KEY_OVERLAP_MAX_SECONDS = (7 * DAY_MS) / 1000;

@@ -128,7 +128,10 @@ export const automations = sqliteTable(
     agentName: text("agent_name").notNull(),
     name: text().notNull(),
     status: text().$type<AutomationStatus>().notNull(),
+    /** When it last changed. It grows with each change, even if two reports have the same time. */
     updatedAt: integer("updated_at").notNull(),
+    /** The time that orders changes: of the last report, as the platform gave it, or of a client's change since then. */
+    reportedAt: integer("reported_at").notNull(),
     createdAt: integer("created_at").notNull(),
     /** When it was removed. It and its runs are hidden from then on. The runs are deleted in chunks, and its row later. */
     removedAt: integer("removed_at"),

@@ -29,8 +29,8 @@ export function draftEvent<T extends WebhookDelivery>(
   type: T["type"],
   data: T["data"],
   now: number,
+  id = newEventId(now),
 ): Draft {
-  const id = newEventId(now);
   return { id, subject: data.id, body: serializeBody<T>(id, type, now, data) };
 }
 

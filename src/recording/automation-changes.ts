@@ -1,6 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { AutomationStatus } from "../contract/enumerations.ts";
-import { LATEST_TIME_MS } from "../contract/time.ts";
+import { newEventIds } from "../contract/ids.ts";
 import { excluded, fromJson, insertFrom, mapColumns, qb, unqualified } from "../db/builder.ts";
 import { combine, commit, type Database, query, readAs, type Statements } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
@@ -59,7 +59,7 @@ export async function controlAutomation(
     if (!row) return { result: "not_found" };
     if (!isControllable(row.status)) return { result: "not_controllable", status: row.status };
     const now = clock();
-    const change = decideChange(row, { ...row, status, updatedAt: "latest" }, now);
+    const change = decideChange(row, { ...row, status, reportedAt: "latest" }, now);
     if (!change) {
       // The conflict may be with this call itself. If D1 loses the reply to a commit, the database client tries it
       // again, and the second try finds the automation changed. Nobody has sent the wake-up messages of the first try,
@@ -92,10 +92,10 @@ export interface WantedAutomation extends Pick<AutomationRow, (typeof CHANGEABLE
   id: string;
   workspaceId: string;
   /**
-   * When the automation changed, in Unix milliseconds. A change that is older than the stored automation does not apply.
-   * One with `latest` applies in any case, and is dated later than the stored automation.
+   * When the automation changed, in Unix milliseconds. A change that is older than the last one does not apply. One with
+   * `latest` applies in any case, and is dated later than the stored automation.
    */
-  updatedAt: number | "latest";
+  reportedAt: number | "latest";
 }
 
 /** A change of an automation. */
@@ -108,31 +108,57 @@ export interface AutomationChange {
 }
 
 /**
- * Decides what changes (the last write wins). A wanted automation that is older than the stored one changes nothing.
+ * Decides what changes (the last write wins). A wanted automation that is older than the last change changes nothing.
  * A removal counts as a change, so that a late report from before it brings no automation back.
- * If two different reports have the same time, the one that arrives later wins. One with `latest` is dated later than
- * the stored automation, so that no older report overrides it.
+ *
+ * If two different reports have the same time, the one that arrives later wins. Its `updatedAt` is a millisecond later,
+ * because clients keep the later one of two copies. One with `latest` is dated later than the stored automation, so
+ * that no older report overrides it.
  *
  * @param now Unix milliseconds.
  * @returns null if nothing changes.
  */
 export function decideChange(
   before: AutomationRow | null,
-  { updatedAt: reportedAt, ...wanted }: WantedAutomation,
+  { reportedAt: given, ...wanted }: WantedAutomation,
   now: number,
 ): AutomationChange | null {
-  const changedAt = before && Math.max(before.updatedAt, before.removedAt ?? before.updatedAt);
-  // A response cannot show a later time than `LATEST_TIME_MS`.
-  const later = changedAt === null ? now : Math.min(Math.max(now, changedAt + 1), LATEST_TIME_MS);
-  const updatedAt = reportedAt === "latest" ? later : reportedAt;
-  if (changedAt !== null && updatedAt < changedAt) return null;
-  if (before === null || before.removedAt !== null) {
-    const after = { ...wanted, updatedAt, createdAt: now, removedAt: null };
-    return { before, after, isNew: true };
+  if (before === null) {
+    const at = given === "latest" ? now : given;
+    return { before, after: toNew(wanted, at, at, now), isNew: true };
   }
-  const isSame = CHANGEABLE.every((name) => before[name] === wanted[name]);
-  if (isSame && (reportedAt === "latest" || reportedAt === before.updatedAt)) return null;
-  return { before, after: { ...before, ...wanted, updatedAt }, isNew: false };
+  const { updatedAt, removedAt } = before;
+  const lastAt = Math.max(before.reportedAt, removedAt ?? before.reportedAt);
+  const reportedAt = given === "latest" ? Math.max(now, updatedAt + 1, lastAt + 1) : given;
+  if (reportedAt < lastAt) return null;
+  const laterAt = Math.max(reportedAt, updatedAt + 1);
+  if (removedAt !== null)
+    return { before, after: toNew(wanted, reportedAt, laterAt, now), isNew: true };
+  if (!isSame(before, wanted))
+    return {
+      before,
+      after: { ...before, ...wanted, reportedAt, updatedAt: laterAt },
+      isNew: false,
+    };
+  if (given === "latest" || reportedAt === before.reportedAt) return null;
+  const after = { ...before, reportedAt, updatedAt: Math.max(reportedAt, updatedAt) };
+  return { before, after, isNew: false };
+}
+
+function toNew(
+  wanted: Omit<WantedAutomation, "reportedAt">,
+  reportedAt: number,
+  updatedAt: number,
+  createdAt: number,
+): AutomationRow {
+  return { ...wanted, reportedAt, updatedAt, createdAt, removedAt: null };
+}
+
+type Changeable = Pick<AutomationRow, (typeof CHANGEABLE)[number]>;
+
+/** Whether two reports say the same, apart from their times. */
+export function isSame(a: Changeable, b: Changeable): boolean {
+  return CHANGEABLE.every((name) => a[name] === b[name]);
 }
 
 /** Whether a change is an event: an automation that the API shows was activated or paused. */
@@ -151,6 +177,7 @@ function isAnnounced(
 const STORED = [
   ...CHANGEABLE,
   "updatedAt",
+  "reportedAt",
   "createdAt",
   "removedAt",
 ] as const satisfies (keyof AutomationRow)[];
@@ -159,6 +186,8 @@ const STORED = [
  * Stores and announces either all changes or none. Reads a conflict if one of the automations has changed since it
  * was read; nothing is written then.
  *
+ * @param changes in the order in which they are announced. Those of one automation follow from each other, so the first
+ *   has the automation as it was read, and the last one is stored.
  * @param now Unix milliseconds.
  */
 export function storeChanges(
@@ -167,11 +196,15 @@ export function storeChanges(
   servesCrmSource: boolean,
   now: number,
 ): Statements<"stored" | Conflict> {
-  const isUnchanged = areUnchanged(changes);
-  const drafts = changes
-    .filter((change) => isAnnounced(change, servesCrmSource))
-    .map(({ after }) => draftEvent("automation.status_changed", toAutomation(after), now));
-  const rows = JSON.stringify(changes.map(({ after }) => after));
+  const firstOfEach = new Map(changes.toReversed().map((change) => [change.after.id, change]));
+  const isUnchanged = areUnchanged([...firstOfEach.values()]);
+  const announced = changes.filter((change) => isAnnounced(change, servesCrmSource));
+  const eventIds = newEventIds(announced.length, now);
+  const drafts = announced.map(({ after }, i) =>
+    draftEvent("automation.status_changed", toAutomation(after), now, eventIds[i]),
+  );
+  const lastOfEach = new Map(changes.map(({ after }) => [after.id, after]));
+  const rows = JSON.stringify([...lastOfEach.values()]);
   const statements = combine({
     found: qb.all<{ isUnchanged: number }>(sql`SELECT ${isUnchanged} AS isUnchanged`),
     // Announced before any row is written, while the condition still holds.
@@ -199,8 +232,7 @@ const HAS_EARLIER_RUNS = sql`(stored.removed_at IS NOT NULL
 
 /**
  * SQL condition: each automation is still stored as it was read, or is still not stored, and has no earlier runs. It
- * compares every stored column, because the write replaces them all. The times alone are not enough. A report with the
- * time of the stored automation may rename its agent.
+ * compares every stored column, because the write replaces them all.
  */
 function areUnchanged(changes: AutomationChange[]): SQL {
   const asRead = changes.map(({ before, after }) => ({ ...before, id: after.id }));

@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { AutomationStatus, AutomationType } from "../contract/enumerations.ts";
-import { AutomationId, Instant, several, WorkspaceId } from "../contract/fields.ts";
+import { AutomationId, several, WorkspaceId } from "../contract/fields.ts";
 import { derivedId } from "../contract/ids.ts";
 import { servesCrmSources } from "../contract/served.ts";
 import { type Database, query, readAs } from "../db/client.ts";
@@ -9,12 +9,21 @@ import { timeBudget } from "../primitives/timing.ts";
 import { type AutomationRow, selectStoredAutomations } from "../records/automations.ts";
 import { deleteRemovedRuns, markAutomationsRemoved } from "../records/removals.ts";
 import {
+  type AutomationChange,
   type Conflict,
   decideChange,
+  isSame,
   storeChanges,
   type WantedAutomation,
 } from "./automation-changes.ts";
-import { Agent, type CallContext, type RecordingPlan, reports } from "./record.ts";
+import {
+  Agent,
+  AHEAD,
+  type CallContext,
+  type RecordingPlan,
+  ReportedTime,
+  reports,
+} from "./record.ts";
 import { findReferenced } from "./references.ts";
 
 const AutomationReport = z
@@ -25,7 +34,7 @@ const AutomationReport = z
     agent: Agent,
     name: Name.nullish().describe("for crm_source only; social automations get a composed name"),
     status: AutomationStatus,
-    updatedAt: Instant.nullish().describe("default: now"),
+    updatedAt: ReportedTime.nullish().describe(`default: now. ${AHEAD}`),
   })
   .refine(({ type, name }) => type !== "crm_source" || name, {
     path: ["name"],
@@ -59,14 +68,11 @@ export async function planAutomations(
   const reported = await Promise.all(
     automations.map((automation) => toWanted(workspaceId, automation)),
   );
-  const latest = latestOfEach(reported);
   const stored = await findWithoutRemovedRuns(
     db,
-    latest.map(({ id }) => id),
+    reported.map(({ id }) => id),
   );
-  const changes = latest.flatMap(
-    (report) => decideChange(stored.get(report.id) ?? null, report, now) ?? [],
-  );
+  const changes = decideChanges(stored, reported, now);
   const changed = changes.filter(({ isNew }) => isNew).length;
   const servesCrmSource = servesCrmSources(env);
   return {
@@ -119,23 +125,53 @@ async function toWanted(
     agentName: agent.name,
     name:
       report.type === "crm_source" ? (name ?? "") : `${KIND_LABELS[report.type]} – ${agent.name}`,
-    updatedAt: updatedAt ?? "latest",
+    reportedAt: updatedAt ?? "latest",
   };
 }
 
-/** Returns the newest report of each automation in a call; among reports with the same time, the last one. */
-function latestOfEach(reported: WantedAutomation[]): WantedAutomation[] {
-  const latest = new Map<string, WantedAutomation>();
-  for (const report of reported) {
-    const known = latest.get(report.id);
-    if (!known || timeOf(report) >= timeOf(known)) latest.set(report.id, report);
-  }
-  return [...latest.values()];
+/**
+ * Decides the changes of a call, report by report, as if each had come in a call of its own. They are sorted by time,
+ * because a queue of the platform may hand over what it has in any order. Reports with the same time keep their order,
+ * and those without a time come last.
+ */
+function decideChanges(
+  stored: ReadonlyMap<string, AutomationRow>,
+  reported: WantedAutomation[],
+  now: number,
+): AutomationChange[] {
+  const current = new Map(stored);
+  return reported
+    .toSorted((a, b) => (timeOf(a) < timeOf(b) ? -1 : timeOf(a) > timeOf(b) ? 1 : 0))
+    .filter((report, _, sorted) => !isRepeated(stored.get(report.id), report, sorted))
+    .flatMap((report) => {
+      const change = decideChange(current.get(report.id) ?? null, report, now);
+      if (change) current.set(report.id, change.after);
+      return change ?? [];
+    });
 }
 
 /** Returns the time of a report; one with `latest` is newer than all others. */
-function timeOf({ updatedAt }: WantedAutomation): number {
-  return updatedAt === "latest" ? Number.POSITIVE_INFINITY : updatedAt;
+function timeOf({ reportedAt }: WantedAutomation): number {
+  return reportedAt === "latest" ? Number.POSITIVE_INFINITY : reportedAt;
+}
+
+/**
+ * Whether an earlier call has applied a report of several with the same time. The platform repeats a call whose reply
+ * was lost, and only the last of these reports says what is stored. Each change of that call has made `updatedAt` a
+ * millisecond later.
+ */
+function isRepeated(
+  stored: AutomationRow | undefined,
+  { id, reportedAt }: WantedAutomation,
+  reported: WantedAutomation[],
+): boolean {
+  if (stored?.reportedAt !== reportedAt || stored.removedAt !== null) return false;
+  const together = reported.filter((each) => each.id === id && each.reportedAt === reportedAt);
+  const changes = together.filter((each, i) => i > 0 && !isSame(each, together[i - 1] ?? each));
+  const last = together.at(-1);
+  return (
+    last !== undefined && isSame(stored, last) && stored.updatedAt >= reportedAt + changes.length
+  );
 }
 
 /** Plans a call that removes automations and their runs. Unknown ids are ignored. */

@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { type SQL, sql } from "drizzle-orm";
 import { LeadSource } from "../contract/enumerations.ts";
-import { Instant, WorkspaceId } from "../contract/fields.ts";
+import { WorkspaceId } from "../contract/fields.ts";
 import { derivedId, newEventId } from "../contract/ids.ts";
 import { leads as leadsTable } from "../db/schema.ts";
 import { sealUnder } from "../encryption/personal-data.ts";
@@ -11,10 +11,12 @@ import { REPORTED_PERSON } from "../records/person.ts";
 import { loadDataKeyToWrite } from "../workspaces/data-keys.ts";
 import {
   Agent,
+  AHEAD,
   type CallContext,
   planInsertion,
   type RecordingPlan,
   ReferenceOnce,
+  ReportedTime,
   reports,
   uniqueById,
 } from "./record.ts";
@@ -24,7 +26,7 @@ const LeadReport = z.strictObject({
   source: LeadSource,
   agent: Agent,
   ...REPORTED_PERSON,
-  createdAt: Instant.nullish().describe("default: now"),
+  createdAt: ReportedTime.nullish().describe(`default: now. ${AHEAD}`),
 });
 type LeadReport = z.output<typeof LeadReport>;
 

@@ -1,6 +1,7 @@
 import { z } from "@hono/zod-openapi";
-import { several } from "../contract/fields.ts";
-import { RECORD_MAX_BYTES } from "../contract/limits.ts";
+import { Instant, several } from "../contract/fields.ts";
+import { RECORD_MAX_BYTES, REPORTED_AHEAD_MAX_MS } from "../contract/limits.ts";
+import { MINUTE_MS } from "../contract/time.ts";
 import {
   combine,
   commit,
@@ -121,6 +122,18 @@ export const Agent = z
 
 /** The reference of a reported record that never changes. */
 export const ReferenceOnce = Reference.describe("your own id; a known one changes nothing");
+
+/** The part of a description that says how far ahead a time may be. */
+export const AHEAD = `At most ${REPORTED_AHEAD_MAX_MS / MINUTE_MS} minutes ahead`;
+
+/**
+ * The time of a reported record. One that is far ahead comes from a wrong clock or unit. It would stay the newest for as
+ * long, and make each later report of an automation out of date.
+ */
+export const ReportedTime = Instant.refine((ms) => ms <= Date.now() + REPORTED_AHEAD_MAX_MS, {
+  error: `must be at most ${REPORTED_AHEAD_MAX_MS / MINUTE_MS} minutes ahead`,
+  params: { reason: "out_of_range" },
+});
 
 /** Makes the schema of the reported records of a call. */
 export function reports<T extends z.ZodType>(report: T) {

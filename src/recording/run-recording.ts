@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { type SQL, sql } from "drizzle-orm";
 import { RunStatus, TriggerType } from "../contract/enumerations.ts";
-import { AutomationId, Instant, LeadId, WorkspaceId } from "../contract/fields.ts";
+import { AutomationId, LeadId, WorkspaceId } from "../contract/fields.ts";
 import { derivedId } from "../contract/ids.ts";
 import { servesCrmSources } from "../contract/served.ts";
 import { runs as runsTable } from "../db/schema.ts";
@@ -10,10 +10,12 @@ import { text } from "../primitives/text.ts";
 import { isShown } from "../records/automations.ts";
 import { insertRuns, type ReportedRun, toRun } from "../records/runs.ts";
 import {
+  AHEAD,
   type CallContext,
   planInsertion,
   type RecordingPlan,
   ReferenceOnce,
+  ReportedTime,
   reports,
   uniqueById,
 } from "./record.ts";
@@ -24,7 +26,7 @@ const RunReport = z.strictObject({
   automationId: AutomationId.describe("aut_…, of this workspace"),
   status: RunStatus,
   triggerType: TriggerType,
-  occurredAt: Instant.nullish().describe("default: now"),
+  occurredAt: ReportedTime.nullish().describe(`default: now. ${AHEAD}`),
   actions: z
     .array(z.strictObject({ type: text(200).optional(), status: text(200).optional() }))
     .max(100)

@@ -24,7 +24,13 @@ export function isShown(
   return servesCrmSource || type !== "crm_source";
 }
 
-const AUTOMATION_COLUMNS = omitColumns(automations, "workspaceId", "reference", "removedAt");
+const AUTOMATION_COLUMNS = omitColumns(
+  automations,
+  "workspaceId",
+  "reference",
+  "reportedAt",
+  "removedAt",
+);
 
 const AUTOMATION_ORDER = { at: automations.createdAt, id: automations.id };
 

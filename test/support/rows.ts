@@ -88,6 +88,7 @@ export function insertAutomations(rows: Row<typeof automations, "id" | "workspac
       name: "",
       status: "draft" as const,
       updatedAt: 0,
+      reportedAt: 0,
       createdAt: 0,
       ...row,
     })),

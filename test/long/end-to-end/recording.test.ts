@@ -1,4 +1,6 @@
+import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
 import { recordLines } from "../../../scripts/platform/record-lines.ts";
@@ -148,6 +150,43 @@ describe("records, one per line", () => {
     });
     expect(await countLeads(workspaceId)).toBe(0);
   });
+
+  test("that are not UTF-8 are named before anything is recorded", async () => {
+    const lines = leads(300).map(({ reference, ...lead }, i) =>
+      JSON.stringify({ reference, ...lead, name: i < 250 ? "Camille" : "Hélène" }),
+    );
+    writeFileSync(file, lines.join("\n"), "latin1");
+    const said = "line 251: not UTF-8: convert the file first\n";
+    expect(await record()).toMatchObject({
+      code: 1,
+      stderr: `${said}Nothing is recorded. Fix line 251 and run it again.\n`,
+    });
+    writeFileSync(file, `\ufeff${lines.join("\n")}`, "utf16le");
+    expect((await record()).stderr).toMatch(/^line 1: not UTF-8/);
+    expect(await countLeads(workspaceId)).toBe(0);
+    writeFileSync(file, `{\n"name": "Agence Lumière"}`, "latin1");
+    const refused = await platformHere("createWorkspace", file);
+    expect(refused.stderr).toBe("line 2: not UTF-8: convert the file first\n");
+  });
+
+  test.runIf(isLinux)(
+    "may begin with byte order marks, and contain U+2028, even in a pipe",
+    async () => {
+      const [a, b] = leads(2);
+      const name = "Camille\u2028Durand";
+      const lines = `\ufeff${JSON.stringify({ ...a, name })}\n\ufeff${JSON.stringify(b)}\n`;
+      const pipe = join(command.folder, "pipe");
+      execFileSync("sh", ["-c", 'mkfifo "$0"', pipe]);
+      const args = [pipe, "--ndjson", "--workspace", workspaceId];
+      const [{ stdout, stderr }] = await Promise.all([
+        platformHere("recordLeads", ...args),
+        writeFile(pipe, lines),
+      ]);
+      expect([stderr, stdout && JSON.parse(stdout)]).toEqual(["", { recorded: 2, created: 2 }]);
+      writeFileSync(file, '\ufeff{ "name": "Agence Lumière" }');
+      expect((await platformHere("createWorkspace", file)).code).toBe(0);
+    },
+  );
 
   test("say what may be recorded if the server goes away in the meantime", async () => {
     writeFileSync(file, linesOf(leads(250)));

@@ -32,7 +32,6 @@ async function openReported(first: Partial<AutomationReport> = {}) {
 const MARCH = "2026-03-03T00:00:00Z";
 const APRIL = "2026-04-04T00:00:00Z";
 const AHEAD = new Date(Date.now() + 60_000).toISOString();
-const LAST = "9999-12-30T23:59:59.999Z";
 
 describe("recordAutomations", () => {
   test.each([
@@ -141,20 +140,40 @@ describe("recordAutomations", () => {
       [at("2026-03-03T00:59:59+01:00", "paused")],
       ["active", MARCH],
     ],
-    ["the later of two of the same time", [at(MARCH, "paused")], ["paused", MARCH, "paused"]],
-    ["a newer time alone", [at(APRIL)], ["active", APRIL]],
-    ["the last of a call", [[at(null, "paused"), at(null, "error")]], ["error", null]],
     [
-      "the newest of a call",
-      [[at(APRIL, "paused"), at(MARCH, "error")]],
-      ["paused", APRIL, "paused"],
+      "each of the same time",
+      [at(MARCH, "paused"), at(MARCH), at(MARCH, "paused"), at(MARCH, "paused"), at(MARCH)],
+      ["active", "2026-03-03T00:00:00.004Z", "paused", "active", "paused", "active"],
+    ],
+    ["a newer time alone", [at(APRIL)], ["active", APRIL]],
+    [
+      "a newer time alone, and the next one",
+      [at(APRIL), at(APRIL, "paused")],
+      ["paused", "2026-04-04T00:00:00.001Z", "paused"],
+    ],
+    ["each of a call", [[at(null, "paused"), at(null, "error")]], ["error", null, "paused"]],
+    [
+      "each of a call, sorted by time",
+      [[at(null), at(APRIL, "paused"), at(MARCH, "error")]],
+      ["active", null, "paused", "active"],
+    ],
+    [
+      "each of a call with the same time, once",
+      Array(3).fill([at(APRIL, "paused"), at(APRIL), at(APRIL), at(APRIL, "paused")]),
+      ["paused", "2026-04-04T00:00:00.002Z", "paused", "active", "paused"],
+    ],
+    [
+      "each of a call with the time of what is stored",
+      [[at(MARCH, "paused"), at(MARCH)]],
+      ["active", "2026-03-03T00:00:00.002Z", "paused", "active"],
     ],
     ["a PATCH, and no older report", [PATCH, at(APRIL)], ["paused", null, "paused"]],
     ["a PATCH after a clock ahead", [at(AHEAD), PATCH, at(AHEAD)], ["paused", null, "paused"]],
     ["a PATCH, then an undated report", [PATCH, at(null)], ["active", null, "paused", "active"]],
     ["an undated report, and no older one", [at(null, "error"), at(APRIL)], ["error", null]],
   ])("applies and announces %s", async (_, steps, [status, updatedAt, ...events]) => {
-    const { api, id, report, read, announced } = await openReported({ updatedAt: MARCH });
+    const reported = await openReported({ updatedAt: MARCH });
+    const { api, workspaceId, id, report, read, announced } = reported;
     for (const step of steps) {
       const before = await read();
       if (step !== PATCH) await report(...[step].flat());
@@ -167,13 +186,16 @@ describe("recordAutomations", () => {
     expect(shown.status).toBe(status);
     if (updatedAt) expect(Date.parse(shown.updated_at)).toBe(Date.parse(updatedAt));
     expect(await announced()).toEqual(events);
+    // In the order in which they happened, which is that of their ids, and so that in which they are sent.
+    const sent = await eventsOf(workspaceId);
+    expect(sent.map((event) => event.id)).toEqual(sent.map((event) => event.id).toSorted());
+    const times = sent.map(({ data }) => "updated_at" in data && data.updated_at);
+    expect(times).toEqual([...new Set(times)].toSorted());
   });
 
   test.each([
     ["a report", AHEAD, false, 1],
     ["a PATCH", AHEAD, true, 2],
-    ["a report of the last instant", LAST, false, 0],
-    ["a PATCH in the last instant", LAST, true, 0],
   ])(
     "applies an undated report after %s of a clock ahead",
     async (_, updatedAt, patches, laterMs) => {

@@ -1,5 +1,4 @@
 import { describe, expect, test } from "vitest";
-import { LATEST_TIME_MS } from "../../../src/contract/time.ts";
 import { decideChange, type WantedAutomation } from "../../../src/recording/automation-changes.ts";
 import type { AutomationRow } from "../../../src/records/automations.ts";
 
@@ -14,9 +13,10 @@ const report: WantedAutomation = {
   agentName: "A",
   name: "N",
   status: "active",
-  updatedAt: "latest",
+  reportedAt: "latest",
 };
-const stored: AutomationRow = { ...report, updatedAt: 500, createdAt: 100, removedAt: null };
+const times = { reportedAt: 500, updatedAt: 500, createdAt: 100, removedAt: null };
+const stored: AutomationRow = { ...report, ...times };
 
 /** The stored automation after a report; null if it changes nothing. */
 function resultOf(differences: Partial<WantedAutomation>, before: AutomationRow | null = stored) {
@@ -25,8 +25,9 @@ function resultOf(differences: Partial<WantedAutomation>, before: AutomationRow 
 
 describe("a report of an automation", () => {
   test("creates it if there is none, as of the report's time or now", () => {
-    expect(resultOf({}, null)).toEqual({ ...stored, updatedAt: NOW, createdAt: NOW });
-    expect(resultOf({ updatedAt: 7 }, null)).toEqual({ ...stored, updatedAt: 7, createdAt: NOW });
+    const dated = (at: number) => ({ ...stored, reportedAt: at, updatedAt: at, createdAt: NOW });
+    expect(resultOf({}, null)).toEqual(dated(NOW));
+    expect(resultOf({ reportedAt: 7 }, null)).toEqual(dated(7));
   });
 
   test("creates it anew if it was removed", () => {
@@ -36,11 +37,11 @@ describe("a report of an automation", () => {
 
   test("creates it anew only if it is not older than the removal and the last change before it", () => {
     const removed = { ...stored, removedAt: 600 };
-    expect(resultOf({ updatedAt: 599 }, removed)).toBeNull();
-    expect(resultOf({ updatedAt: 600 }, removed)).toMatchObject({ updatedAt: 600 });
-    const ahead = { ...removed, updatedAt: 700 };
-    expect(resultOf({ updatedAt: 699 }, ahead)).toBeNull();
-    expect(resultOf({ updatedAt: 700 }, ahead)).toMatchObject({ updatedAt: 700 });
+    expect(resultOf({ reportedAt: 599 }, removed)).toBeNull();
+    expect(resultOf({ reportedAt: 600 }, removed)).toMatchObject({ updatedAt: 600 });
+    const ahead = { ...removed, reportedAt: 700, updatedAt: 703 };
+    expect(resultOf({ reportedAt: 699 }, ahead)).toBeNull();
+    expect(resultOf({ reportedAt: 700 }, ahead)).toMatchObject({ updatedAt: 704 });
   });
 
   test("without a time creates it anew, dated later than the removal, whatever clocks say", () => {
@@ -50,32 +51,38 @@ describe("a report of an automation", () => {
 
   test("that says what is stored changes nothing", () => {
     expect(resultOf({})).toBeNull();
-    expect(resultOf({ updatedAt: 500 })).toBeNull();
+    expect(resultOf({ reportedAt: 500 })).toBeNull();
   });
 
   test("that is older than what is stored changes nothing", () => {
-    expect(resultOf({ updatedAt: 499, status: "paused" })).toBeNull();
+    expect(resultOf({ reportedAt: 499, status: "paused" })).toBeNull();
+    // Its time was made later, but a report of the same second is no older.
+    const later = { ...stored, updatedAt: 503 };
+    expect(resultOf({ reportedAt: 500, status: "paused" }, later)?.updatedAt).toBe(504);
   });
 
   test("that is newer sets its time, even if nothing else differs", () => {
-    expect(resultOf({ updatedAt: 501 })).toEqual({ ...stored, updatedAt: 501 });
+    expect(resultOf({ reportedAt: 501 })).toEqual({ ...stored, reportedAt: 501, updatedAt: 501 });
+    const later = { ...stored, updatedAt: 503 };
+    expect(resultOf({ reportedAt: 501 }, later)).toEqual({ ...later, reportedAt: 501 });
   });
 
   test("that differs wins over one with the same time", () => {
-    expect(resultOf({ updatedAt: 500, name: "M" })).toEqual({ ...stored, name: "M" });
+    const after = { ...stored, name: "M", updatedAt: 501 };
+    expect(resultOf({ reportedAt: 500, name: "M" })).toEqual(after);
   });
 
   test("that is newer applies, even if both are from before 1970", () => {
-    const early = { ...stored, updatedAt: -500 };
-    expect(resultOf({ updatedAt: -499 }, early)).toEqual({ ...stored, updatedAt: -499 });
-    expect(resultOf({ updatedAt: -501 }, early)).toBeNull();
+    const early = { ...stored, reportedAt: -500, updatedAt: -500 };
+    const after = { ...stored, reportedAt: -499, updatedAt: -499 };
+    expect(resultOf({ reportedAt: -499 }, early)).toEqual(after);
+    expect(resultOf({ reportedAt: -501 }, early)).toBeNull();
   });
 
   test("without a time is dated later than what is stored, whatever clocks say", () => {
     expect(resultOf({ status: "paused" })?.updatedAt).toBe(NOW);
-    const ahead = { ...stored, updatedAt: NOW + 5 };
-    expect(resultOf({ status: "paused" }, ahead)?.updatedAt).toBe(NOW + 6);
-    const last = { ...stored, updatedAt: LATEST_TIME_MS };
-    expect(resultOf({ status: "paused" }, last)?.updatedAt).toBe(LATEST_TIME_MS);
+    const ahead = { ...stored, reportedAt: NOW + 4, updatedAt: NOW + 5 };
+    const at = NOW + 6;
+    expect(resultOf({ status: "paused" }, ahead)).toMatchObject({ reportedAt: at, updatedAt: at });
   });
 });
