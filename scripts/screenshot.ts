@@ -9,7 +9,8 @@ import { type Browser, chromium, type Page } from "playwright-core";
 import { WebhookEvent } from "../src/contract/enumerations.ts";
 import { findChromium } from "../test/node/support/chromium.ts";
 import { openPortalSession } from "../test/node/support/portal-session.ts";
-import { startReceiver } from "../test/node/support/receiver.ts";
+import { type Answer, startReceiver } from "../test/node/support/receiver.ts";
+import { until } from "../test/support/until.ts";
 import { ROOT } from "./shared/checkout.ts";
 import { buildWorker, type Runtime, startRuntime } from "./shared/runtime.ts";
 
@@ -58,7 +59,8 @@ buildWorker();
 await using stack = new AsyncDisposableStack();
 const runtime = await startRuntime();
 stack.defer(() => runtime.stop());
-const receiver = await startReceiver();
+let answer: Answer = 200;
+const receiver = await startReceiver(() => answer);
 stack.defer(() => receiver.close());
 const browser = await chromium.launch({ executablePath });
 stack.defer(() => browser.close());
@@ -93,18 +95,18 @@ async function showDocs(page: Page): Promise<void> {
   await page.waitForTimeout(1_500);
 }
 
-/** Opens the page of a subscription with some deliveries, as an administrator sees it. */
+/** Opens the page of a webhook that has begun to fail, as an administrator sees it. */
 async function showPortal(page: Page): Promise<void> {
   const { hash } = await subscribeSample(runtime);
   await page.goto(`${SHOWN}/portal${hash}`);
   await page.getByRole("link", { name: "hooks.groupe-horizon" }).click();
-  await page.locator("tbody .badge.delivered").nth(4).waitFor();
+  await page.locator("tbody .badge.failing").first().waitFor();
   // The mouse must point at nothing, and the focus must be invisible.
   await page.mouse.move(0, 0);
   await page.waitForTimeout(500);
 }
 
-/** Creates a workspace with delivered events. @returns the link to its portal. */
+/** Creates a workspace with events, of which the last ones are rejected. @returns the link to its portal. */
 async function subscribeSample({ env: { PLATFORM }, url: base }: Runtime): Promise<URL> {
   const { workspaceId } = await PLATFORM.createWorkspace({ name: "Groupe Horizon" });
   const { url } = await PLATFORM.createPortalLink({ workspaceId });
@@ -125,7 +127,11 @@ async function subscribeSample({ env: { PLATFORM }, url: base }: Runtime): Promi
     automations: [{ ...automation, agent, status: "active" as const }],
   });
   const automationId = String(ids[0]);
-  for (const reference of ["1", "2", "3"]) {
+  for (const reference of ["1", "2", "3", "4"]) {
+    if (reference === "4") {
+      await until(() => receiver.posts.length === 6);
+      answer = 401;
+    }
     const lead = { reference, source: "social" as const, agent, name: "Camille Durand" };
     await PLATFORM.recordLeads({ workspaceId, leads: [lead] });
     const run = { automationId, status: "success", triggerType: "message" } as const;

@@ -9,7 +9,7 @@
 import { isCancel, password } from "@clack/prompts";
 import { type TargetFault, targetFault } from "../../src/endpoints/target.ts";
 import { parseArguments } from "../shared/command.ts";
-import { type Colour, print, printColoured, printError } from "../shared/terminal.ts";
+import { type Colour, print, printError, printParts } from "../shared/terminal.ts";
 import { CHECKS, checkReceiver, type Finding, type Result } from "./checks.ts";
 import { adviceFor } from "./connection.ts";
 
@@ -100,10 +100,9 @@ async function checkAndPrint(url: string, secret: string): Promise<number> {
     return Math.max(column.length, ...cells.map(({ length }) => length));
   });
   const row = (cells: readonly string[], result: string, colour: Colour | null = null) =>
-    printColoured(
+    printParts(
       [...cells.map((cell, i) => cell.padEnd(widths[i] ?? 0)), ""].join("  "),
-      colour,
-      result,
+      colour ? [colour, result] : result,
     );
 
   row(COLUMNS.slice(0, -1), "result");

@@ -2,11 +2,12 @@ import { accessSync, constants, statSync } from "node:fs";
 import { userInfo } from "node:os";
 import { Readable } from "node:stream";
 import { parseCall } from "../../src/platform/invoke.ts";
-import { isMethod, OPERATIONS } from "../../src/platform/operations.ts";
+import { isMethod, OPERATIONS, type PlatformMethod } from "../../src/platform/operations.ts";
 import { parseArguments } from "../shared/command.ts";
+import { nearest } from "../shared/nearest.ts";
 import { openPlatform, type PlatformClient, SELECTION } from "../shared/platform-client.ts";
 import { toTable } from "../shared/table.ts";
-import { describeMethod, describeMethods } from "./help.ts";
+import { describeMethod, describeMethods, toCommand } from "./help.ts";
 import { openInput, readLines } from "./input.ts";
 import { eraseAll, exportLines, findAll, redeliverAll } from "./long-calls.ts";
 import { recordLines, takesLines } from "./record-lines.ts";
@@ -35,12 +36,13 @@ export async function callMethod(
   );
   const [method, given = "{}", ...rest] = positionals;
   if (method === undefined) return describeMethods();
-  if (!isMethod(method))
-    throw new Error(`${method}: no such method; npm run platform -- --help lists them`);
+  if (!isMethod(method)) throw new Error(`${method}: no such method. ${suggestMethod(method)}`);
   if ((values as { help?: boolean }).help) return describeMethod(method, OPERATIONS[method]);
   if (rest.length > 0) throw new Error("expected one method and one JSON text, in quotes");
   const format = (answer: object) =>
-    process.stdout.isTTY && !values.json ? toTable(answer) : JSON.stringify(answer, null, 2);
+    process.stdout.isTTY && !values.json
+      ? toTable(answer, process.stdout.columns)
+      : JSON.stringify(answer, null, 2);
   const { ndjson, workspace, remote, env, actor = userInfo().username } = values;
   const open = async () => callingAs(actor, await openSelected({ remote, env }));
   if (ndjson && takesLines(method)) {
@@ -56,7 +58,13 @@ export async function callMethod(
     throw new Error("--workspace is for methods that record, with --ndjson");
   const input = parseText(method, await readText(given));
   // The server would report the same, but later.
-  parseCall(OPERATIONS[method], input, method);
+  try {
+    parseCall(OPERATIONS[method], input, method);
+  } catch (error) {
+    const [example = {}] = OPERATIONS[method].examples;
+    const meant = [(error as Error).message, ...suggestFields(method, input)].join("; ");
+    throw new Error(`${meant}\n\n  ${toCommand(method, example)}`);
+  }
   await using platform = await open();
   if (ndjson) {
     await exportLines(platform, input);
@@ -67,6 +75,23 @@ export async function callMethod(
     return format(await redeliverAll(platform, method, input));
   if (method === "findLeads") return format(await findAll(platform, input));
   return format(await platform.call(method, input));
+}
+
+/** Names the method that a mistyped one stands for, with an example of it. */
+function suggestMethod(typed: string): string {
+  const name = nearest(typed, Object.keys(OPERATIONS));
+  if (name === null || !isMethod(name)) return "npm run platform -- --help lists them.";
+  const [example = {}] = OPERATIONS[name].examples;
+  return `Did you mean ${name}?\n\n  ${toCommand(name, example)}`;
+}
+
+/** Names the fields that mistyped ones of an input stand for. */
+function suggestFields(method: PlatformMethod, input: object): string[] {
+  const names = Object.keys(OPERATIONS[method].input.shape);
+  return Object.keys(input).flatMap((typed) => {
+    const name = names.includes(typed) ? null : nearest(typed, names);
+    return name ? [`did you mean ${name} by ${typed}?`] : [];
+  });
 }
 
 /** The same platform, with `actor` added to each input that has none. */

@@ -1,4 +1,5 @@
 import { type ParseArgsConfig, parseArgs } from "node:util";
+import { nearest } from "./nearest.ts";
 import { print, printError, printOver } from "./terminal.ts";
 
 type Options = NonNullable<ParseArgsConfig["options"]>;
@@ -25,7 +26,10 @@ export function parseArguments<const O extends Options, P extends boolean = fals
     // With other arguments, as in `npm run platform -- METHOD --help`, the command prints the help itself.
     if (!help || positionals.length > 0) return { values, positionals };
   } catch (error) {
-    printError(`${(error as Error).message.split(". ")[0]}; --help shows the usage`);
+    const [complaint = ""] = (error as Error).message.split(". ");
+    const [, typed = ""] = /Unknown option '--?([\w-]+)/.exec(complaint) ?? [];
+    const name = typed && nearest(typed, Object.keys(config.options));
+    printError(`${complaint}; ${name ? `did you mean --${name}? ` : ""}--help shows the usage`);
     process.exit(code);
   }
   print(typeof usage === "string" ? usage : usage());

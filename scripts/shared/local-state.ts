@@ -19,8 +19,6 @@ const LocalState = z.object({
   apiKey: z.string().nullable(),
   sampleLoaded: z.boolean(),
   webhook: z.object({ id: z.string(), secret: z.string() }).nullable(),
-  /** The portal link that the start created; null if it serves no portal. */
-  portal: z.string().nullable(),
 });
 
 /** The state that a start stores for the next one: secrets that are shown only once, and its progress. */

@@ -1,6 +1,6 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { once } from "node:events";
-import { createServer, type IncomingMessage, type Server } from "node:http";
+import { createServer, type IncomingMessage, type RequestListener, type Server } from "node:http";
 import { buffer } from "node:stream/consumers";
 import type { WebhookDelivery } from "../../src/events/bodies.ts";
 
@@ -21,6 +21,7 @@ export function receiverUrl(port: number): string {
  * secret or not recent, and recognises what it has received before.
  *
  * @param secret the current signing secret; null before there is a subscription.
+ * @param onGet responds to requests of a browser.
  * @returns the server, for the caller to close.
  * @throws Error if the port is taken.
  */
@@ -28,6 +29,7 @@ export async function startReceiver(
   port: number,
   secret: () => string | null,
   onReceipt: (receipt: Receipt) => void,
+  onGet: RequestListener = (_, response) => response.writeHead(404).end(),
 ): Promise<Server> {
   const received = new Set<string>();
   const answer = async (request: IncomingMessage): Promise<Receipt> => {
@@ -45,6 +47,7 @@ export async function startReceiver(
     return { verdict, delivery };
   };
   const server = createServer(async (request, response) => {
+    if (request.method === "GET") return onGet(request, response);
     try {
       const receipt = await answer(request);
       response.writeHead(receipt.verdict === "rejected" ? 401 : 204).end();

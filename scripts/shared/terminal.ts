@@ -26,12 +26,17 @@ export function print(lines: string): void {
   console.log(safeLines(lines));
 }
 
-export type Colour = "green" | "red" | "yellow";
+export type Colour = "green" | "red" | "yellow" | "cyan" | "dim" | "bold";
 
-/** Prints a line whose last cell is coloured, if the terminal has colours and `colour` is not null. */
-export function printColoured(line: string, colour: Colour | null, cell: string): void {
+/**
+ * Prints a line of parts. A part with a colour has it if standard output is a terminal and `NO_COLOR` is not set.
+ */
+export function printParts(...parts: (string | [Colour, string])[]): void {
+  const shown = parts.map((part) =>
+    typeof part === "string" ? printable(part) : styleText(part[0], printable(part[1])),
+  );
   // biome-ignore lint/suspicious/noConsole: the one place
-  console.log(printable(line) + (colour ? styleText(colour, printable(cell)) : printable(cell)));
+  console.log(shown.join(""));
 }
 
 /** Like `print`, to standard error. */

@@ -1,5 +1,4 @@
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
-import { PORTAL_LINK_MINUTES } from "../../src/contract/limits.ts";
 import type { PageBody } from "../../src/http/paging.ts";
 import type { WebhookWithSecret } from "../../src/http/routes/webhooks.ts";
 import type { Webhook } from "../../src/subscriptions/subscriptions.ts";
@@ -22,7 +21,6 @@ export async function prepareWorkspace(
   const state = await openSampleWorkspace(platform, base);
   await subscribe(state, base, receiverUrl);
   const { workspaceId } = state;
-  await linkPortal(platform, workspaceId);
   // The receiver shows the event of this lead.
   await platform.call("recordLeads", { workspaceId, leads: [freshLead(Date.now())] });
 }
@@ -67,7 +65,7 @@ async function makeWorkspace(platform: PlatformClient): Promise<LocalState> {
     name: "Groupe Horizon",
     adminEmails: ["admin@example.com"],
   });
-  const nothing = { apiKey: null, sampleLoaded: false, webhook: null, portal: null };
+  const nothing = { apiKey: null, sampleLoaded: false, webhook: null };
   const state = { workspaceId, ...nothing };
   writeState(state);
   return state;
@@ -110,19 +108,4 @@ async function subscribe(
     if (!(error instanceof Refusal && error.code === "route_not_found")) throw error;
     writeState({ ...state, webhook: null });
   }
-}
-
-/** Creates a portal link for the sample workspace, for a session of a day; none if PORTAL is off. */
-async function linkPortal(platform: PlatformClient, workspaceId: string): Promise<void> {
-  const state = readState();
-  if (!state) return;
-  const validMinutes = PORTAL_LINK_MINUTES.max;
-  const portal = await platform.call("createPortalLink", { workspaceId, validMinutes }).then(
-    ({ url }) => url,
-    (error: Error) => {
-      if (error.message.includes("PORTAL is off")) return null;
-      throw error;
-    },
-  );
-  writeState({ ...state, portal });
 }

@@ -3,21 +3,19 @@
  * signed webhooks as they arrive. Ctrl-C stops everything.
  */
 import { createWriteStream } from "node:fs";
+import type { RequestListener } from "node:http";
 import { join, relative } from "node:path";
-import { PORTAL_LINK_OPENS_MS } from "../../src/contract/limits.ts";
 import { MINUTE_MS } from "../../src/contract/time.ts";
-import type { PageBody } from "../../src/http/paging.ts";
-import type { Automation } from "../../src/records/automations.ts";
 import { makeWritable, ROOT } from "../shared/checkout.ts";
 import { parseArguments } from "../shared/command.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
-import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
 import { deleteState, makeSecrets, readState, writeServer } from "../shared/local-state.ts";
 import { platformAt } from "../shared/platform-client.ts";
 import { isTaken } from "../shared/ports.ts";
 import { type Receipt, receiverUrl, startReceiver } from "../shared/receiver.ts";
 import { makeSecret } from "../shared/secrets.ts";
-import { print, printable, printError } from "../shared/terminal.ts";
+import { type Colour, print, printError, printOver, printParts } from "../shared/terminal.ts";
+import { leadToPortal, portalAddress } from "./portal-link.ts";
 import { migrate, type Output, type Run, serve } from "./processes.ts";
 import { prepareWorkspace } from "./sample-workspace.ts";
 import { urlRules } from "./url-rules.ts";
@@ -47,6 +45,7 @@ const { values } = parseArguments(USAGE, { strict: { type: "boolean", default: f
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => end(0));
 endWithNpm();
 try {
+  print("Starting, which takes half a minute the first time:");
   await start(parsePort(), values.strict);
 } catch (error) {
   await fail(error instanceof Error ? error.message : String(error));
@@ -60,24 +59,49 @@ async function start(port: number, strict: boolean): Promise<void> {
   await refuseTaken(receiverPort);
   prepareSecrets();
   const output = openOutput();
-  print("Starting: the database, the server, the sample data…");
-  for (const { binding, name } of databasesIn(await readConfig(join(ROOT, "wrangler.toml"))))
-    await finish(migrate(binding, output), `The database ${name} could not be migrated`);
+  const databases = databasesIn(await readConfig(join(ROOT, "wrangler.toml")));
+  await during("database", async () => {
+    for (const { binding, name } of databases)
+      await finish(migrate(binding, output), `The database ${name} could not be migrated`);
+  });
   const { rules, told } = await urlRules(strict);
   const local = { base, platformKey: makeSecret("npm-start") };
   const platformKeys = [local.platformKey, process.env.PLATFORM_KEYS].filter(Boolean).join();
   const server = serve(port, rules, platformKeys, output);
   running.defer(() => server.stop());
   void server.ended.then(() => fail(`The server ended: see ${LOG_NAME}.`));
-  await server.ready;
+  await during("server", () => server.ready);
   writeServer(local);
   const introduced = Promise.withResolvers<void>();
-  if (!strict)
-    await receive(receiverPort, (receipt) => introduced.promise.then(() => say(describe(receipt))));
-  await prepareWorkspace(platformAt(local), base, strict ? null : receiverUrl(receiverPort));
+  const platform = platformAt(local);
+  const origin = `http://localhost:${receiverPort}`;
+  await receive(
+    receiverPort,
+    (receipt) => introduced.promise.then(() => show(receipt)),
+    (request, response) =>
+      leadToPortal(platform, readState()?.workspaceId ?? "", origin)(request, response),
+  );
+  await during("sample data", () =>
+    prepareWorkspace(platform, base, strict ? null : receiverUrl(receiverPort)),
+  );
   runCronEachMinute(base);
-  await introduce(base, strict, told);
+  introduce(base, portalAddress(origin), strict, told);
   introduced.resolve();
+}
+
+/** Shows a step while it goes on, with the seconds that it has taken, and then that it is done. */
+async function during(step: string, run: () => Promise<void>): Promise<void> {
+  const startedAt = performance.now();
+  const seconds = () => `${Math.round((performance.now() - startedAt) / 1000)} s`;
+  const isTerminal = Boolean(process.stderr.isTTY);
+  const timer = setInterval(() => isTerminal && printOver(`  … ${step}  ${seconds()}`), 250);
+  try {
+    await run();
+  } finally {
+    clearInterval(timer);
+    if (isTerminal) printOver("");
+  }
+  printParts("  ", ["green", "✓"], ` ${step}  `, ["dim", seconds()]);
 }
 
 /** Calls the cron job, which wrangler does not do locally. */
@@ -130,65 +154,48 @@ async function finish(run: Run, complaint: string): Promise<void> {
   if ((await run.ended) !== 0) throw new Error(`${complaint}: see ${LOG_NAME}.`);
 }
 
-async function receive(port: number, onReceipt: (receipt: Receipt) => void): Promise<void> {
-  const receiver = await startReceiver(port, () => readState()?.webhook?.secret ?? null, onReceipt);
+async function receive(
+  port: number,
+  onReceipt: (receipt: Receipt) => void,
+  onGet: RequestListener,
+): Promise<void> {
+  const secret = () => readState()?.webhook?.secret ?? null;
+  const receiver = await startReceiver(port, secret, onReceipt, onGet);
   running.defer(() => {
     receiver.close();
     receiver.closeAllConnections();
   });
 }
 
-/** Shows what to do next, in three lines to paste. */
-async function introduce(base: string, strict: boolean, told: string): Promise<void> {
-  const { workspaceId, apiKey, webhook, portal } = readState() ?? {};
+/** Shows what to do next: an address, a key to paste, and the portal. */
+function introduce(base: string, portal: string, strict: boolean, told: string): void {
+  const { apiKey, webhook } = readState() ?? {};
   if (!apiKey) throw new Error("the sample workspace has no key");
-  const automation = await findControllable(openApi(base, apiKey));
-  const change = automation?.status === "paused" ? "active" : "paused";
-  const curl = `curl -H 'Authorization: Bearer ${apiKey}'`;
-  const control = `${curl} -X PATCH -H 'Content-Type: application/json' -d '{"status":"${change}"}'`;
-  print(`
-The API is at ${base}, its docs at ${base}/docs.
-The server's log is ${LOG_NAME}. Ctrl-C stops everything.
-
-  Workspace  ${workspaceId}
-  API key    ${apiKey}
-${portal ? `  Portal     ${portal}\n             (its webhooks in a browser, for a day; open it within ${PORTAL_LINK_OPENS_MS / MINUTE_MS} minutes, or get another:\n             npm run platform -- createPortalLink '{ "workspaceId": "${workspaceId}" }')\n` : ""}
-Three requests to paste into another terminal:
-
-  ${curl} ${base}/v1/automations
-
-  ${automation ? `${control} ${base}/v1/automations/${automation.id}` : `${curl} ${base}/v1/runs`}
-
-  ${curl} '${base}/v1/leads?limit=2'
-`);
-  print(`${told}\n`);
+  print("");
+  printParts(
+    "  ",
+    ["bold", `${base}/docs`],
+    ["dim", "  the docs, with the API at the same address"],
+  );
+  printParts("  ", ["bold", `export API_KEY=${apiKey}`]);
+  printParts("  ", ["bold", portal], ["dim", "  the portal; this address never expires"]);
+  print(`\n${told}`);
   if (strict) return;
-  if (!webhook) print("This deployment does not serve webhooks: none will arrive here.\n");
-  else if (automation)
-    print(
-      `The second one ${change === "paused" ? "pauses" : "activates"} “${automation.name}”: its signed event appears here, like every new lead and run.\n`,
-    );
+  if (!webhook) print("This deployment does not serve webhooks: none will arrive here.");
+  else print("Each event appears here. In another terminal: npm run trigger -- lead.created");
+  print(`The log is ${LOG_NAME}. Ctrl-C stops everything.\n`);
 }
 
-/** Finds an automation that a client can pause, or else one that it can activate; null if there is neither. */
-async function findControllable(api: LocalApi): Promise<Automation | null> {
-  try {
-    const { data } = await api<PageBody<Automation>>("GET", "/v1/automations?limit=100");
-    const inState = (wanted: Automation["status"]) => data.find(({ status }) => status === wanted);
-    return inState("active") ?? inState("paused") ?? null;
-  } catch (error) {
-    if (error instanceof Refusal && error.code === "route_not_found") return null;
-    throw error;
+/** Shows a receipt in one line. */
+function show(receipt: Receipt): void {
+  if (receipt.verdict === "rejected") {
+    say(["red", "webhook rejected"], `: ${receipt.reason}`);
+    return;
   }
-}
-
-/** Describes a receipt in one line. */
-function describe(receipt: Receipt): string {
-  if (receipt.verdict === "rejected") return `webhook rejected: ${receipt.reason}`;
   const { delivery, verdict } = receipt;
   const signed =
     verdict === "repeated" ? "signature verified, received before" : "signature verified";
-  return `${delivery.type}  ${subjectOf(delivery)}  ${delivery.id}  ${signed}`;
+  say(["cyan", delivery.type], `  ${subjectOf(delivery)}  ${delivery.id}  `, ["green", signed]);
 }
 
 function subjectOf({ data }: (Receipt & { verdict: "accepted" })["delivery"]): string {
@@ -198,8 +205,8 @@ function subjectOf({ data }: (Receipt & { verdict: "accepted" })["delivery"]): s
 }
 
 /** Prints a line with the time of day. */
-function say(text: string): void {
-  print(`${new Date().toTimeString().slice(0, 8)}  ${printable(text)}`);
+function say(...parts: (string | [Colour, string])[]): void {
+  printParts(["dim", new Date().toTimeString().slice(0, 8)], "  ", ...parts);
 }
 
 async function fail(message: string): Promise<void> {

@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { nearest } from "../../scripts/shared/nearest.ts";
 import { toTable } from "../../scripts/shared/table.ts";
 import { printable, safeLines } from "../../scripts/shared/terminal.ts";
+import { refusalOf } from "./support/platform-command.ts";
 
 /** Every character that a terminal obeys, or that reverses the text around it. */
 const OBEYED = [
@@ -41,4 +43,34 @@ describe("what a terminal obeys is shown as an escape", () => {
       "a\\nevt_1  delivered  k\\u009b \\u001b[2J",
     ]);
   });
+});
+
+test("a list that is wider than the terminal has the fields of an item below each other, and loses nothing", () => {
+  const item = (n: number) => {
+    const events = ["lead.created", "run.completed", "automation.status_changed"];
+    return {
+      webhookId: `whk_${n}`,
+      url: `https://${"a".repeat(120)}.example`,
+      events,
+      disabledAt: null,
+    };
+  };
+  const value = { items: [item(1), item(2)], nextCursor: null };
+  const narrow = toTable(value, 60);
+  for (const line of narrow.split("\n")) expect(line.length).toBeLessThanOrEqual(60);
+  const squeezed = (text: string) => text.replace(/\s+/g, "");
+  for (const { url, events } of value.items)
+    for (const part of [url, ...events]) expect(squeezed(narrow)).toContain(squeezed(part));
+  expect(toTable(value, 400).split("\n")).toHaveLength(3);
+});
+
+test("a mistyped method or field gets its nearest right form, and an example", async () => {
+  expect(await refusalOf("listWebhok")).toBe(
+    'listWebhok: no such method. Did you mean listWebhooks?\n\n  npm run platform -- listWebhooks \'{ "workspaceId": "wks_…" }\'',
+  );
+  expect(await refusalOf("listWebhooks", '{ "workspace": "wks_1" }')).toContain(
+    "did you mean workspaceId by workspace?\n\n  npm run platform -- listWebhooks '{",
+  );
+  expect(nearest("remot", ["json", "remote"])).toBe("remote");
+  expect(nearest("createUser", ["listWebhooks", "ledger"])).toBeNull();
 });

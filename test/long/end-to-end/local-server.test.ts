@@ -72,12 +72,17 @@ function endByCtrlC(listener: Command): Promise<number | null> {
 }
 
 describe("the terminal of npm start", () => {
-  // First, because the link soon expires.
-  test("shows a link to the portal, which shows the event that the start caused", async () => {
-    const shown = /Portal +(\S+)\/portal#(\S+)/.exec(server.output());
-    const [link, origin] = shown ?? [];
-    expect(origin).toBe(new URL(server.base).origin);
-    const token = await openPortalSession(new URL(String(link).replace(/^Portal +/, "")));
+  test("shows an address, a key to paste, and a link to the portal that is new each time", async () => {
+    expect(server.output()).toContain(`  ${server.base}/docs  `);
+    expect(server.output()).toMatch(/^ {2}export API_KEY=key_live_\w{32}$/m);
+    const [, address = ""] = /^ {2}(\S+\/portal) {2}/m.exec(server.output()) ?? [];
+    const { origin } = new URL(server.base);
+    const follow = async () =>
+      (await fetch(address, { redirect: "manual" })).headers.get("Location");
+    const link = String(await follow());
+    expect(link.startsWith(`${origin}/portal#`)).toBe(true);
+    await until(async () => (await follow()) !== link);
+    const token = await openPortalSession(new URL(link));
     expect((await fetch(`${origin}/portal`)).status).toBe(200);
     const read = async (path: string) => {
       const headers = { Authorization: `Bearer ${token}` };
