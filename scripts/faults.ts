@@ -57,6 +57,16 @@ const ALL_MAX_MS = 1_200_000;
 const CONTRACT_MAX_MS = 300_000;
 const CLOSE_MAX_MS = 15_000;
 
+/** The report of vitest about the contract's tests. */
+const Report = z.object({
+  testResults: z.array(
+    z.object({
+      name: z.string(),
+      assertionResults: z.array(z.object({ status: z.string(), fullName: z.string() })),
+    }),
+  ),
+});
+
 process.on("uncaughtException", fail);
 const { values } = parseArguments(USAGE, {
   in: { type: "string", multiple: true, default: [""] },
@@ -244,15 +254,6 @@ async function firstFailure(filters: string[], passed: Set<string>): Promise<str
 function placeOf({ project, relativeModuleId }: TestModule): string {
   return `${project.name}: ${relativeModuleId}`;
 }
-
-const Report = z.object({
-  testResults: z.array(
-    z.object({
-      name: z.string(),
-      assertionResults: z.array(z.object({ status: z.string(), fullName: z.string() })),
-    }),
-  ),
-});
 
 /** Runs the tests of the contract, which need the copy to be built, in a process of their own. */
 function testContract(): string | null {
