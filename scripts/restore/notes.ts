@@ -1,6 +1,7 @@
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import type { Placements } from "./placements.ts";
-import type { Tables } from "./statements.ts";
+import type { PlatformCall } from "./repeat.ts";
+import type { Tables } from "./tables.ts";
 
 /** The notes of a restore, in a file that only its user can read. A run that continues does no step twice. */
 export interface Notes {
@@ -10,8 +11,8 @@ export interface Notes {
   tables: Tables;
   /** Where workspaces live, as found when the database had gone back; null before. */
   placements: Placements | null;
-  /** Whether the rows have been put back. From then on, a row that is missing has been deleted. */
-  isPutBack: boolean;
+  /** The calls that are still to be repeated; null until the rows have been put back. */
+  calls: PlatformCall[] | null;
   finished: boolean;
 }
 

@@ -1,14 +1,4 @@
-import {
-  insertEntry,
-  isNewer,
-  isOlder,
-  markMoved,
-  type Row,
-  setHome,
-  type Tables,
-  unlock,
-} from "./statements.ts";
-import { type Execute, query } from "./tables.ts";
+import { type Execute, isNewer, isOlder, literal, query, type Row, type Tables } from "./tables.ts";
 
 /** The workspaces of a restored database, according to the directory. */
 export interface Placements {
@@ -95,4 +85,24 @@ export async function settlePlacements(
   { statements }: Placements,
 ): Promise<void> {
   for (const { database, sql } of statements) await query(execute, database, sql);
+}
+
+/** Writes the statement that marks the rows that a workspace left when it moved. */
+export function markMoved(workspaceId: string, home: string): string {
+  return `UPDATE workspaces SET database = ${literal(home)}, write_lock = 'locked', move_id = 'restored' WHERE id = ${literal(workspaceId)}`;
+}
+
+/** Writes the statement that makes the row of a workspace that of one that lives here, and is not being moved. */
+function unlock(workspaceId: string): string {
+  return `UPDATE workspaces SET database = NULL, write_lock = NULL, move_id = NULL WHERE id = ${literal(workspaceId)}`;
+}
+
+/** Writes the statement that changes where a workspace lives, according to its directory entry. */
+function setHome(workspaceId: string, home: string): string {
+  return `UPDATE workspaces SET database = ${literal(home)} WHERE id = ${literal(workspaceId)}`;
+}
+
+/** Writes the statement that inserts a workspace into the directory, so that it can be erased. */
+export function insertEntry(workspaceId: string, database: string): string {
+  return `INSERT INTO workspaces (id, database, name, admin_emails, created_at) VALUES (${literal(workspaceId)}, ${literal(database)}, '', '[]', 0) ON CONFLICT DO NOTHING`;
 }

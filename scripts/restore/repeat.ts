@@ -1,6 +1,6 @@
 import type { PlatformInput, PlatformMethod } from "../../src/platform/operations.ts";
-import { type Compared, type Decision, type Decisions, findLaterDecisions } from "./decisions.ts";
-import { isNewer, type Row, type Tables } from "./statements.ts";
+import type { Compared } from "./rows.ts";
+import { isNewer, type Row, type Tables } from "./tables.ts";
 
 /** A call of the Platform API. */
 export type PlatformCall = {
@@ -9,8 +9,7 @@ export type PlatformCall = {
 
 /**
  * Lists the calls of the Platform API to repeat, because they change more than a row: gates of keys drop the status
- * that they have cached, pending deliveries are cancelled, and personal data is erased. A call is left out if it has
- * been made since the tables were noted, or if people have decided about the same since then.
+ * that they have cached, pending deliveries are cancelled, and personal data is erased.
  *
  * @param now Unix milliseconds.
  * @param skip methods that are the damage, so that their calls are not repeated.
@@ -21,11 +20,9 @@ export function callsToRepeat(
   skip: readonly string[] = [],
 ): PlatformCall[] {
   const { noted, found, placements, restoredTo } = compared;
-  const later = findLaterDecisions(compared);
   // Workspaces that live elsewhere may have rows here, which are out of date.
   const known = new Set(noted.workspaces.map(({ id }) => id));
-  const isHere = ({ id, database }: Row) =>
-    database === null && known.has(id ?? null) && !later.has(id, ["eraseWorkspace"]);
+  const isHere = ({ id, database }: Row) => database === null && known.has(id ?? null);
   const here = new Set(found.workspaces.filter(isHere).map(({ id }) => id));
   const calls: PlatformCall[] = [
     ...keyCalls(noted, found, now),
@@ -38,32 +35,7 @@ export function callsToRepeat(
     ...subscriptionCalls(noted, found, here, restoredTo),
     ...erasureCalls(noted, here),
   ];
-  return calls.filter((call) => !skip.includes(call.method) && !isDecided(call, later));
-}
-
-const ENABLING = ["enableWebhook", "disableWebhook"] as const;
-
-/**
- * The calls that can be outdated, with the decisions about the same. The other calls are final, and listed
- * only while they have not had their effect.
- */
-const DECIDING: Partial<Record<PlatformMethod, readonly Decision[]>> = {
-  setWorkspaceAccess: ["setWorkspaceAccess"],
-  updateApiKey: ["updateApiKey", "rollApiKey"],
-  updateWebhook: ["updateWebhook.events"],
-  enableWebhook: ENABLING,
-  disableWebhook: ENABLING,
-  eraseLeads: ["eraseLeads"],
-  removeAutomations: ["removeAutomations"],
-};
-
-/** Whether a call has been made since the tables were noted, or another one that decides about the same. */
-function isDecided({ method, input }: PlatformCall, later: Decisions): boolean {
-  const { keyId, webhookId, workspaceId, ids } = input as Record<string, string> & {
-    ids?: string[];
-  };
-  const about = ids ?? [keyId ?? webhookId ?? workspaceId];
-  return about.every((id) => later.has(id, DECIDING[method] ?? []));
+  return calls.filter((call) => !skip.includes(call.method));
 }
 
 type Ids = Set<Row[string] | undefined>;

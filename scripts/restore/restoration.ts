@@ -11,24 +11,26 @@ import { findQueues } from "../shared/queues.ts";
 import { withoutSecrets } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
 import { openWrangler, parseJson, type Wrangler } from "../shared/wrangler.ts";
-import { ACTOR, type Compared } from "./decisions.ts";
 import { type Notes, readNotes, writeNotes } from "./notes.ts";
 import { type Options, SETTINGS } from "./options.ts";
 import { findPlacements, type Placements, settlePlacements } from "./placements.ts";
 import { callsToRepeat, type PlatformCall } from "./repeat.ts";
+import { type Compared, MARK_KEYS_USED, putBackStatements, rowsToPutBack } from "./rows.ts";
 import {
   CLOCKS_DIFFER_MS,
-  findMark,
-  MARK_KEYS_USED,
-  markPresent,
-  putBackStatements,
-  rowsToPutBack,
+  type Databases,
+  literal,
+  openDatabases,
+  query,
+  readTables,
   TABLES,
   type Tables,
-} from "./statements.ts";
-import { type Databases, openDatabases, query, readTables } from "./tables.ts";
+} from "./tables.ts";
 
 const Bookmark = z.object({ bookmark: z.string() });
+
+/** The actor of the calls of a restore in the audit trail. */
+const ACTOR = "npm run restore";
 
 /** The context of the steps of a restore. */
 interface Restore extends Databases {
@@ -92,16 +94,18 @@ export async function restore(
     (await findPlacements(execute, options.database, tables, options.at.getTime()));
   notes = { ...notes, placements };
   writeNotes(file, notes);
-  if (!notes.isPutBack) {
+  if (notes.calls === null) {
     await settlePlacements(execute, placements);
     await putBack(restore, tables, placements);
     await query(execute, options.database, MARK_KEYS_USED);
-    notes = { ...notes, isPutBack: true };
+    const compared = await compare(restore, tables, placements);
+    notes = { ...notes, calls: callsToRepeat(compared, Date.now(), options.skip) };
     writeNotes(file, notes);
   }
-  await repeat(restore, tables, placements, openPlatform);
+  const wanted = notes.calls?.filter(({ method }) => !options.skip.includes(method)) ?? [];
+  await repeat(wanted, openPlatform, (calls) => writeNotes(file, { ...notes, calls }));
   await setPaused(restore, false);
-  writeNotes(file, { ...notes, finished: true });
+  writeNotes(file, { ...notes, calls: [], finished: true });
   // Calls that had not ended at that time are lost, too.
   const reportedSince = new Date(options.at.getTime() - CLOCKS_DIFFER_MS).toISOString();
   print(
@@ -113,6 +117,9 @@ export async function restore(
           `${id} has moved to ${options.database} since then, and its records are in no database. Undo the restore and choose a time after the move, or let the platform report them all again.`,
       ),
       ...(options.skip.includes(SETTINGS) ? await lostSettings(restore, tables) : []),
+      ...(await callsMeanwhile(restore, tables)).map(
+        (call) => `Look whether ${call} still holds: it was called during the restore.`,
+      ),
       `Look at the service: npm run platform -- ${options.selection} health`,
       `Delete ${file}: it has hashes of keys and encrypted secrets.`,
       `To undo the restore: npx wrangler d1 time-travel restore ${options.database} --bookmark=${bookmark} ${options.everyCall.join(" ")}`,
@@ -165,7 +172,7 @@ async function takeNotes({ options, execute, bookmark, time }: Restore): Promise
   await query(execute, database, markPresent(time));
   const now = await bookmark(database);
   const tables = await readTables(execute, database, at.getTime());
-  return { bookmark: now, tables, placements: null, isPutBack: false, finished: false };
+  return { bookmark: now, tables, placements: null, calls: null, finished: false };
 }
 
 async function travelBack({ options, wrangler, time }: Restore): Promise<void> {
@@ -215,32 +222,35 @@ async function putBack(restore: Restore, noted: Tables, placements: Placements):
   }
 }
 
-/** @throws Error that names the calls that failed. */
+/**
+ * Makes the calls that are left.
+ *
+ * @param note is told the calls that are left, after each one that has succeeded.
+ * @throws Error that names the calls that failed.
+ */
 async function repeat(
-  restore: Restore,
-  noted: Tables,
-  placements: Placements,
+  calls: PlatformCall[],
   openPlatform: () => Promise<PlatformClient>,
+  note: (left: PlatformCall[]) => void,
 ): Promise<void> {
-  const compared = await compare(restore, noted, placements);
-  const calls = callsToRepeat(compared, Date.now(), restore.options.skip);
   if (calls.length === 0) return;
   await using platform = await openPlatform();
-  const failures: string[] = [];
-  for (const call of calls) {
+  const left = new Map<PlatformCall, string>();
+  for (const [i, call] of calls.entries()) {
     const shown = `${call.method} ${JSON.stringify(call.input)}`;
     try {
       await make(platform, call);
       print(`Repeated ${shown}`);
     } catch (error) {
-      failures.push(`${shown}: ${(error as Error).message}`);
+      left.set(call, `${shown}: ${(error as Error).message}`);
     }
+    note([...left.keys(), ...calls.slice(i + 1)]);
   }
-  if (failures.length > 0)
+  if (left.size > 0)
     throw new Error(
       [
         "These calls failed; deliveries stay paused. Run the command again, or leave a method out with --skip:",
-        ...failures,
+        ...left.values(),
       ].join("\n  "),
     );
 }
@@ -249,6 +259,15 @@ async function make(platform: PlatformClient, { method, input }: PlatformCall): 
   const given = { ...input, actor: ACTOR };
   if (method === "eraseWorkspace") await eraseAll(platform, given as never);
   else await platform.call(method, given as never);
+}
+
+/** Lists the calls of others since the tables were noted: the restore may have set back what they changed. */
+async function callsMeanwhile({ options, execute }: Restore, noted: Tables): Promise<string[]> {
+  const known = new Set(noted.audit_trail.map(({ id }) => id));
+  const { audit_trail } = await readTables(execute, options.database, options.at.getTime());
+  return audit_trail
+    .filter(({ id, actor, result }) => !known.has(id) && actor !== ACTOR && result === "ok")
+    .map(({ method, workspace_id, ids }) => `${method} ${workspace_id ?? ""} ${ids}`);
 }
 
 /** Describes the changes that are lost if settings are not put back. */
@@ -281,4 +300,22 @@ function queuesOf({ queues }: Unstable_Config): string[] {
   return (queues.producers ?? []).flatMap(({ binding, queue }) =>
     isOfDeliveries(binding) && queue ? [queue] : [],
   );
+}
+
+/** The row that a database has until Time Travel takes it back: its name in `sweep_positions`. */
+const markOf = (time: string) => literal(`restore ${time}`);
+
+/**
+ * Writes the statement that marks a database before it goes back. Time Travel removes the mark, so a restore that was
+ * interrupted knows whether the database has gone back.
+ *
+ * @param time the restored time, which is before the mark.
+ */
+function markPresent(time: string): string {
+  return `INSERT INTO sweep_positions (part, position) VALUES (${markOf(time)}, '') ON CONFLICT DO NOTHING`;
+}
+
+/** Writes the statement that finds the mark of `markPresent`. */
+function findMark(time: string): string {
+  return `SELECT part FROM sweep_positions WHERE part = ${markOf(time)}`;
 }

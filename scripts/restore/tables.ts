@@ -1,7 +1,32 @@
 import { z } from "@hono/zod-openapi";
 import type { Cloudflare } from "../shared/cloudflare.ts";
 import { type ConfiguredDatabase, findDatabase, listDatabases } from "../shared/databases.ts";
-import { CLOCKS_DIFFER_MS, type Row, type Tables } from "./statements.ts";
+
+/** A row of D1, by column. */
+export type Row = Record<string, string | number | null>;
+
+/** The tables that a restore puts back, so that foreign keys hold: a table stands after those it refers to. */
+export const TABLES = ["workspaces", "api_keys", "subscriptions", "audit_trail"] as const;
+export type Table = (typeof TABLES)[number];
+export type Tables = Record<Table, Row[]>;
+
+/** How much the clocks differ, at most, that time stamps come from. */
+export const CLOCKS_DIFFER_MS = 60_000;
+
+/**
+ * Whether a row was created after the restored time, so that the restore cannot have brought it back. The API stays up
+ * during a restore, so people may create workspaces and subscriptions after the tables were noted.
+ *
+ * @param restoredTo Unix milliseconds.
+ */
+export function isNewer({ created_at }: Row, restoredTo: number): boolean {
+  return Number(created_at) > restoredTo + CLOCKS_DIFFER_MS;
+}
+
+/** Whether a row was created before the restored time. */
+export function isOlder({ created_at }: Row, restoredTo: number): boolean {
+  return Number(created_at) < restoredTo - CLOCKS_DIFFER_MS;
+}
 
 const Rows = z.array(z.record(z.string(), z.union([z.string(), z.number(), z.null()])));
 const Executed = z.array(z.object({ results: Rows }));
@@ -47,6 +72,12 @@ export async function openDatabases(
       return (await call(Bookmark, "GET", path)).bookmark;
     },
   };
+}
+
+/** Writes a value as an SQL literal. */
+export function literal(value: string | number | null): string {
+  if (value === null) return "NULL";
+  return typeof value === "number" ? String(value) : `'${value.replaceAll("'", "''")}'`;
 }
 
 /** Runs a statement. @returns its rows. */

@@ -1,6 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { insertEntry } from "../../scripts/restore/statements.ts";
+import { insertEntry } from "../../scripts/restore/placements.ts";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { openedDataKeys } from "../../src/encryption/personal-data.ts";
 import { sweep } from "../../src/sweep.ts";

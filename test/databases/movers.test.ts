@@ -1,6 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { markMoved } from "../../scripts/restore/statements.ts";
+import { markMoved } from "../../scripts/restore/placements.ts";
 import { DAY_MS } from "../../src/contract/time.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import { deleteEndedSubscriptions } from "../../src/delivery/cancellation.ts";

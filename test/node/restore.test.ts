@@ -2,21 +2,20 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test } from "vitest";
-import type { Compared } from "../../scripts/restore/decisions.ts";
 import {
   findPlacements,
   type Placements,
   settlePlacements,
 } from "../../scripts/restore/placements.ts";
 import { callsToRepeat } from "../../scripts/restore/repeat.ts";
+import { type Compared, putBackStatements, rowsToPutBack } from "../../scripts/restore/rows.ts";
 import {
-  putBackStatements,
+  type Execute,
   type Row,
-  rowsToPutBack,
+  readTables,
   TABLES,
   type Tables,
-} from "../../scripts/restore/statements.ts";
-import { type Execute, readTables } from "../../scripts/restore/tables.ts";
+} from "../../scripts/restore/tables.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 
 /** A database with the tables of `migrations/`. */
@@ -108,9 +107,9 @@ describe("the rows that are put back", () => {
     both("api_keys", key("key_1"), { expires_at: 9 });
     both("subscriptions", subscription("whk_1"), { sealed_secret: "now", disabled_at: 5 });
     insert(now, "subscriptions", subscription("whk_3", { deleted_at: 5 }));
-    insert(now, "workspaces", workspace("wks_2"));
-    insert(now, "api_keys", key("key_2", { workspace_id: "wks_2" }));
     const since = { created_at: RESTORED_TO };
+    insert(now, "workspaces", workspace("wks_2", since));
+    insert(now, "api_keys", key("key_2", { ...since, workspace_id: "wks_2" }));
     insert(now, "subscriptions", subscription("whk_2", { ...since, idempotency_key: "key_1 a" }));
     insert(now, "audit_trail", call("1", "createWorkspace", []));
     const noted = read(now);
@@ -154,45 +153,27 @@ describe("the rows that are put back", () => {
     expect(read(then)[table]).toMatchObject([changed]);
   });
 
-  test("leave alone what has been changed, deleted or erased since the tables were noted", () => {
+  test("leave alone what has been deleted or erased since the database went back", () => {
     const { then, now, both } = opened();
-    for (const id of ["wks_1", "wks_2", "wks_3"])
-      both("workspaces", workspace(id), { name: "Now" });
-    both("api_keys", key("key_1"), { requests_per_window: 7 });
+    const since = { created_at: RESTORED_TO };
+    for (const id of ["wks_1", "wks_3"]) both("workspaces", workspace(id), { name: "Now" });
+    insert(now, "workspaces", workspace("wks_2"));
     insert(now, "api_keys", key("key_2", { workspace_id: "wks_2" }));
     both("subscriptions", subscription("whk_1"), { url: "https://now.example/" });
-    both("subscriptions", subscription("whk_2"), { url: "https://now.example/" });
-    insert(now, "subscriptions", subscription("whk_3"));
-    insert(now, "subscriptions", subscription("whk_4", { workspace_id: "wks_3" }));
-    const noted = read(now);
-
-    const decide = (sql: string, method: string, ids: string[], more: Row = {}) => {
-      then.exec(sql);
-      insert(then, "audit_trail", { ...call(method, method, ids), ...more });
-    };
-    const erased = { workspace_id: "wks_2" };
-    decide("UPDATE workspaces SET name = 'Later' WHERE id = 'wks_1'", "updateWorkspace", []);
-    decide("DELETE FROM workspaces WHERE id = 'wks_2'", "eraseWorkspace", [], erased);
-    decide("UPDATE api_keys SET expires_at = 9", "rollApiKey", ["key_1"]);
-    decide(
-      "UPDATE subscriptions SET sealed_secret = 'later' WHERE id = 'whk_1'",
-      "rotateWebhookSecret",
-      ["whk_1"],
-    );
-    then.exec("UPDATE subscriptions SET deleted_at = 9 WHERE id = 'whk_2'");
+    insert(now, "subscriptions", subscription("whk_2"));
+    insert(now, "subscriptions", subscription("whk_3", since));
+    insert(now, "subscriptions", subscription("whk_4", { ...since, workspace_id: "wks_3" }));
+    then.exec("UPDATE subscriptions SET deleted_at = 9 WHERE id = 'whk_1'");
     // Its workspace has moved away.
     then.exec("UPDATE workspaces SET database = 'DB_2', write_lock = 'locked' WHERE id = 'wks_3'");
-    putBack(then, noted);
+    putBack(then, read(now));
     const found = read(then);
     expect(found.workspaces).toMatchObject([
-      { id: "wks_1", name: "Later" },
+      { id: "wks_1", name: "Now" },
       { id: "wks_3", name: "Agence" },
     ]);
-    expect(found.api_keys).toMatchObject([{ id: "key_1", requests_per_window: 7, expires_at: 9 }]);
-    expect(found.subscriptions).toMatchObject([
-      { id: "whk_1", url: "https://now.example/", sealed_secret: "later" },
-      { id: "whk_2", url: "https://hooks.example.com/" },
-    ]);
+    expect(found.api_keys).toEqual([]);
+    expect(found.subscriptions).toMatchObject([{ id: "whk_1", deleted_at: 9 }, { id: "whk_3" }]);
   });
 
   test("are written in statements that D1 accepts, however many they are", () => {
@@ -456,72 +437,6 @@ describe("the calls that are repeated", () => {
       { method: "updateApiKey", input: { keyId: "key_1", requestsPerWindow: 7 } },
     ]);
     expect(callsToRepeat(compared, 10)).toMatchObject([{ method: "eraseWorkspace" }]);
-  });
-
-  test("are made once, and undo nothing that was decided since the tables were noted", () => {
-    const { then, now, both } = opened();
-    both("workspaces", workspace("wks_1"));
-    both("workspaces", workspace("wks_2"));
-    both("workspaces", workspace("wks_3", { access_granted: 0 }), { access_granted: 1 });
-    for (const id of ["key_1", "key_2"]) both("api_keys", key(id));
-    for (const id of ["whk_1", "whk_2"])
-      both("subscriptions", subscription(id), { disabled_at: 5 });
-    both("subscriptions", subscription("whk_3"));
-    insert(now, "audit_trail", call("1", "eraseLeads", ["lea_1"]));
-    insert(now, "audit_trail", call("2", "eraseLeads", ["lea_2"]));
-    insert(now, "audit_trail", call("3", "updateApiKey", ["key_1", "key_2"]));
-    const noted = read(now);
-    putBack(then, noted);
-
-    const actor = "npm run restore";
-    const decide = (id: string, method: string, ids: string[], more: Row = {}) =>
-      insert(then, "audit_trail", { ...call(id, method, ids), ...more });
-    decide("4", "eraseLeads", ["lea_1"], { actor });
-    decide("5", "eraseLeads", ["lea_2"], { actor, result: "failed" });
-    decide("6", "enableWebhook", ["whk_1"]);
-    decide("7", "rotateWebhookSecret", ["whk_2"]);
-    decide("8", "updateApiKey", ["key_1"], { actor });
-    decide("9", "rollApiKey", ["key_2"]);
-    then.exec("UPDATE workspaces SET access_granted = 0 WHERE id = 'wks_1'");
-    decide("10", "setWorkspaceAccess", []);
-    then.exec("UPDATE subscriptions SET disabled_at = 9 WHERE id = 'whk_3'");
-    decide("11", "disableWebhook", ["whk_3"]);
-    // It is being erased.
-    then.exec("UPDATE workspaces SET access_granted = 0, erasing = 1 WHERE id = 'wks_2'");
-    decide("12", "eraseWorkspace", [], { workspace_id: "wks_2" });
-    decide("13", "setWorkspaceAccess", [], { workspace_id: "wks_3", result: "not_found" });
-    expect(callsToRepeat(compare(noted, then), 10)).toEqual([
-      { method: "setWorkspaceAccess", input: { workspaceId: "wks_3", granted: true } },
-      { method: "disableWebhook", input: { webhookId: "whk_2" } },
-      { method: "eraseLeads", input: { workspaceId: "wks_1", ids: ["lea_2"] } },
-    ]);
-  });
-
-  test("and rows that are put back undo no other field that a later call has changed", () => {
-    const { then, now, both } = opened();
-    both("workspaces", workspace("wks_1"));
-    const changed = {
-      url: "https://now.example/",
-      description: "Now",
-      events: '["run.completed"]',
-    };
-    for (const id of ["whk_1", "whk_2"]) both("subscriptions", subscription(id), changed);
-    const noted = read(now);
-    const update = (id: string, column: string, value: string, after: object) => {
-      then.prepare(`UPDATE subscriptions SET ${column} = ? WHERE id = ?`).run(value, id);
-      const more = { after: JSON.stringify(after) };
-      insert(then, "audit_trail", { ...call(`${id} ${column}`, "updateWebhook", [id]), ...more });
-    };
-    update("whk_1", "description", "Later", { description: "Later" });
-    // Headers of another origin are not sent to the URL of the notes.
-    update("whk_2", "header_names", '["X-Token"]', { headers: ["X-Token"] });
-    update("whk_2", "events", '["lead.created"]', { events: ["lead.created"] });
-    putBack(then, noted);
-    expect(read(then).subscriptions).toMatchObject([
-      { url: "https://now.example/", description: "Later" },
-      { url: "https://hooks.example.com/", description: "Now", header_names: '["X-Token"]' },
-    ]);
-    expect(callsOf(then, now)).toEqual(["updateWebhook whk_1"]);
   });
 
   test("leave a workspace alone that lives elsewhere, whatever it has left here", () => {
