@@ -1,6 +1,5 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { writeUnusually } from "../scripts/check-receiver/forms.ts";
 import { mapEventTypes } from "../src/contract/event-types.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
@@ -43,7 +42,7 @@ import { DAY_MS, HOUR_MS } from "../src/contract/time.ts";
 import { CONCURRENCY_MAX } from "../src/delivery/policy.ts";
 import { HEADERS, WEBHOOK_HEADER } from "../src/delivery/post.ts";
 import { signatureHeaders } from "../src/endpoints/signature.ts";
-import { DELIVERIES, HARD_DELIVERIES } from "../src/events/samples.ts";
+import { DELIVERIES, HARD_DELIVERIES, writeUnusually } from "../src/events/samples.ts";
 import { FAILURES } from "../src/history/failures.ts";
 import { introductionSections } from "../src/http/document/introduction.ts";
 import { CREATION, PAGES, SECRET, WEBHOOK } from "../src/http/routes/examples.ts";

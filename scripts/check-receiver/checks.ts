@@ -4,9 +4,9 @@ import { type Outcome, succeeded } from "../../src/delivery/outcome.ts";
 import { post } from "../../src/delivery/post.ts";
 import { createSigner, mintSecret } from "../../src/endpoints/signature.ts";
 import type { WebhookDelivery } from "../../src/events/bodies.ts";
-import { HARD_DELIVERIES } from "../../src/events/samples.ts";
+import { HARD_DELIVERIES, writeUnusually } from "../../src/events/samples.ts";
 import { watchConnections } from "./connection.ts";
-import { PLAIN_FORMS, writeUnusually } from "./forms.ts";
+import { PLAIN_FORMS } from "./forms.ts";
 
 /**
  * `unclear`: the response proves nothing. There was none, or it came from a receiver that also

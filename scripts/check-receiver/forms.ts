@@ -31,16 +31,3 @@ function sorted(value: unknown): unknown {
 function spaced(indented: string): string {
   return indented.replace(/([{}]|^)\n\s*|\n\s*(?=})/g, "$1").replace(/,\n\s*/g, ", ");
 }
-
-/**
- * JSON as no serialiser writes it: a receiver that parses a body and writes it again, even in JavaScript as
- * the service does, does not get the same bytes.
- */
-export function writeUnusually(value: unknown): string {
-  return JSON.stringify(value, null, 1)
-    .replace(/(\d\.\d+)(,?)$/gm, "$10$2")
-    .replaceAll('": ', '" : ')
-    .replaceAll("/", "\\/")
-    .replaceAll("é", "\\u00e9")
-    .replace(/\n */g, " ");
-}

@@ -103,3 +103,16 @@ export const HARD_DELIVERIES = mapEventTypes((_, type) => {
   const { hard } = SAMPLES[type];
   return { ...DELIVERIES[type], data: { ...DELIVERIES[type].data, ...hard } };
 }) as { [T in WebhookEvent]: Sample<T> & { data: Samples[T]["hard"] } };
+
+/**
+ * Writes JSON as no serializer does. A webhook handler that parses a body and serializes it again, even in JavaScript
+ * as the service does, does not get the same bytes.
+ */
+export function writeUnusually(value: unknown): string {
+  return JSON.stringify(value, null, 1)
+    .replace(/(\d\.\d+)(,?)$/gm, "$10$2")
+    .replaceAll('": ', '" : ')
+    .replaceAll("/", "\\/")
+    .replaceAll("é", "\\u00e9")
+    .replace(/\n */g, " ");
+}

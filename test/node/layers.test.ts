@@ -2,7 +2,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { expect, test } from "vitest";
 
-const SRC = join(import.meta.dirname, "../../src");
+const ROOT = join(import.meta.dirname, "../..");
+const SRC = join(ROOT, "src");
 
 /**
  * The folders of `src`, and the files beside them, with those that each may import. Each only imports what comes earlier
@@ -38,18 +39,47 @@ const BELOW: Record<string, string> = {
   index: "http platform email delivery rate-limit sweep",
 };
 
-const sources = readdirSync(SRC, { recursive: true, encoding: "utf8" })
-  .filter((file) => file.endsWith(".ts") && !file.endsWith(".d.ts"))
-  .map((file) => ({ file, text: readFileSync(join(SRC, file), "utf8") }));
+/**
+ * The folders and files outside `src` that may import more than `src` and, in `scripts`, `scripts/shared`. `test` has
+ * support for commands of developers only.
+ */
+const WORKSHOP: Record<string, string> = {
+  site: "src",
+  "scripts/shared": "src",
+  "scripts/assets.ts": "scripts/shared src site",
+  "scripts/restore": "scripts/shared src scripts/platform",
+  "scripts/faults.ts": "scripts/shared src scripts/mutations.ts test",
+  "scripts/simulate.ts": "scripts/shared src test",
+  "scripts/screenshot.ts": "scripts/shared src test",
+};
 
-/** Every import; `names` is what is between `import` and `from`. */
-const imports = sources.flatMap(({ file: from, text }) => {
-  const found = text.matchAll(/(?:(?:import|export)\s([^;"]*?)\sfrom|import)\s*\(?\s*"([^"]+)"/g);
-  return [...found].map(([, names = "", specifier = ""]) => {
-    const to = specifier.startsWith(".") ? relative(SRC, join(SRC, dirname(from), specifier)) : "";
-    return { from, names, specifier, to };
+interface Import {
+  from: string;
+  /** What is between `import` and `from`. */
+  names: string;
+  specifier: string;
+  /** The imported file, relative to `root`; empty if it is a package. */
+  to: string;
+}
+
+/** Returns the sources below `root`, and every import in them. */
+function read(root: string) {
+  const sources = readdirSync(root, { recursive: true, encoding: "utf8" })
+    .filter((file) => /\.tsx?$/.test(file) && !file.endsWith(".d.ts"))
+    .map((file) => ({ file, text: readFileSync(join(root, file), "utf8") }));
+  const imports = sources.flatMap(({ file: from, text }): Import[] => {
+    const found = text.matchAll(/(?:(?:import|export)\s([^;"]*?)\sfrom|import)\s*\(?\s*"([^"]+)"/g);
+    return [...found].map(([, names = "", specifier = ""]) => {
+      const to = specifier.startsWith(".")
+        ? relative(root, join(root, dirname(from), specifier))
+        : "";
+      return { from, names, specifier, to };
+    });
   });
-});
+  return { sources, imports };
+}
+
+const { sources, imports } = read(SRC);
 // The list of migrations lies outside.
 const inside = imports.filter(({ to }) => to !== "" && !to.startsWith("../migrations/"));
 
@@ -101,21 +131,54 @@ test("the ways in, which the Worker exports, do not reach each other", () => {
   expect(crossing).toEqual([]);
 });
 
-test("no file imports itself through others, types included", () => {
-  const below = Map.groupBy(imports, ({ from }) => from);
+test("site imports src alone, and each command only what the commands share", () => {
+  const outside = ["site", "scripts"].flatMap((folder) =>
+    read(join(ROOT, folder)).imports.map(({ from, to }) => ({
+      from: join(folder, from),
+      to: to && join(folder, to),
+    })),
+  );
+  expect(outside.length).toBeGreaterThan(200);
+  /** Returns the part of the workshop that a file belongs to. */
+  const partOf = (file: string) => {
+    const [top = "", second = ""] = file.split("/");
+    return top === "scripts" ? `scripts/${second}` : top;
+  };
+  const forbidden = outside.filter(({ from, to }) => {
+    const [here, there] = [partOf(from), partOf(to)];
+    const allowed = WORKSHOP[here] ?? "scripts/shared src";
+    return to !== "" && here !== there && !allowed.split(" ").includes(there);
+  });
+  expect(forbidden.map(({ from, to }) => `${from} -> ${to}`)).toEqual([]);
+});
+
+/** Returns a circle of files that import each other, if there is one. */
+function findCircle(imported: Import[]): string[] | undefined {
+  const below = Map.groupBy(imported, ({ from }) => from);
   const done = new Set<string>();
-  const findCircle = (file: string, path: string[]): string[] | null => {
+  const follow = (file: string, path: string[]): string[] | null => {
     if (path.includes(file)) return [...path.slice(path.indexOf(file)), file];
     if (done.has(file)) return null;
     for (const { to } of below.get(file) ?? []) {
-      const circle = to === "" ? null : findCircle(to, [...path, file]);
+      const circle = to === "" ? null : follow(to, [...path, file]);
       if (circle) return circle;
     }
     done.add(file);
     return null;
   };
-  expect([...below.keys()].map((file) => findCircle(file, [])).find(Boolean)).toBeUndefined();
-});
+  for (const file of below.keys()) {
+    const circle = follow(file, []);
+    if (circle) return circle;
+  }
+  return undefined;
+}
+
+test.each(["src", "scripts"])(
+  "no file of %s imports itself through others, types included",
+  (folder) => {
+    expect(findCircle(read(join(ROOT, folder)).imports)).toBeUndefined();
+  },
+);
 
 test("there is one zod, the one that describes the routes", () => {
   const zod = ["@hono/zod-openapi"];
