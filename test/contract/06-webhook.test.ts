@@ -15,6 +15,7 @@ import {
   type Page,
   platform,
   type Run,
+  SUCCESS,
   subscribe,
   type Webhook,
   type Workspace,
@@ -68,13 +69,19 @@ describe("Webhook (subscription)", () => {
   });
 
   test("`secret` is not in the list", async () => {
-    expect((await subscribed()).webhook).not.toHaveProperty("secret");
+    const { created, webhook } = await subscribed();
+    expect([webhook.id, "secret" in created, "secret" in webhook]).toEqual([
+      created.id,
+      true,
+      false,
+    ]);
   });
 
   test("`secret` is not in the response to the deletion", async () => {
     const { api } = await openWorkspace();
     const { id, secret } = await subscribe(api, URL);
-    const { body } = await api.delete<unknown>(`/webhooks/${id}`);
+    const { status, body } = await api.delete<unknown>(`/webhooks/${id}`);
+    expect(status).toEqual(SUCCESS);
     expect(JSON.stringify(body)).not.toContain(secret);
   });
 

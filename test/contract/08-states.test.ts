@@ -79,13 +79,13 @@ describe("Automation `status`", () => {
     test("The automation stays unchanged", async () => {
       const { api, path, read } = await openAutomation(from);
       const before = await read();
-      await api.patch(path, { status: to });
+      expect((await api.patch(path, { status: to })).status).toBe(422);
       expect(await read()).toEqual(before);
     });
 
     test("No event is emitted", async () => {
       const { api, path, events } = await openAutomation(from);
-      await api.patch(path, { status: to });
+      expect((await api.patch(path, { status: to })).status).toBe(422);
       expect(await events(0)).toEqual([]);
     });
   });
@@ -113,7 +113,8 @@ describe("Webhook subscription", () => {
   test("A subscription is removed by `DELETE /webhooks/{id}`", async () => {
     const { api } = await openWorkspace();
     const { id } = await subscribe(api, openReceiver().url);
-    await api.delete(`/webhooks/${id}`);
+    expect((await onlyWebhook(api))?.id).toBe(id);
+    expect((await api.delete(`/webhooks/${id}`)).status).toEqual(SUCCESS);
     expect(await onlyWebhook(api)).toBeUndefined();
   });
 
@@ -140,7 +141,8 @@ describe("Webhook subscription", () => {
     const { api } = await openWorkspace();
     const { id } = await subscribe(api, openReceiver().url);
     await platform("disableWebhook", { webhookId: id });
-    await api.delete(`/webhooks/${id}`);
+    expect((await onlyWebhook(api))?.disabled_at).toEqual(DATE_TIME);
+    expect((await api.delete(`/webhooks/${id}`)).status).toEqual(SUCCESS);
     expect(await onlyWebhook(api)).toBeUndefined();
   });
 

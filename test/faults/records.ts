@@ -70,6 +70,8 @@ export const RECORDS: Fault[] = [
     ["webhooks.ts", "call.ctx.waitUntil(wake(call.env, found.database, wakes));\n    return {};\n  },\n});\n\nexport const rotateWebhookSecret", "return {};\n  },\n});\n\nexport const rotateWebhookSecret", "what is left to cancel of a deleted subscription is woken at once"],
     ["workspaces.ts", "ctx.waitUntil(wake(env, placement.database, wakes));", "", "what is left to cancel of a workspace is woken at once"],
     ["invoke.ts", "[...noted].slice(0, IDS_MAX)", "[...noted]", "an entry of the trail is bounded"],
+    ["invoke.ts", "if (error instanceof InputError || error instanceof ApiError)", "if (error instanceof InputError)", "a call after the end of its session is no failed change"],
+    ["workspaces.ts", "await Promise.all(keys.map((key) => invalidateKey(env, key)));", "void Promise.all(keys.map((key) => invalidateKey(env, key)));", "access has ended everywhere when the call returns"],
     ["invoke.ts", "await writeAuditEntry(env, entry);\n  }\n}", "ctx.waitUntil(writeAuditEntry(env, entry));\n  }\n}", "when a call returns, it is in the trail"],
     ["placements.ts", "note?.(workspaceId);", "", "the trail knows whose subscription a call is about"],
     ["api-keys.ts", "note?.(old.workspaceId);", "", "the trail knows whose key was rolled"],
@@ -119,6 +121,7 @@ export const RECORDS: Fault[] = [
     ["rewrap.ts", "    isWritable(id),\n", "", "a data key of a workspace that is moving is left out"],
     ["workspaces.ts", "const CLOCK_SKEW_MS = 10_000;", "const CLOCK_SKEW_MS = 0;", "a session ends although another clock dated its link"],
     ["audit-trail.ts", "iif(${isErased}, NULL, ", "iif(${isErased} AND 0, NULL, ", "an erasure leaves no fields of a change that is noted after it"],
+    ["audit-trail.ts", "WHERE ${via} = ${VIA_PORTAL} AND (", "WHERE (", "a busy portal deletes no entry of the platform"],
     ["audit-trail.ts", "inArray(auditTrail.result, [\"ok\", \"failed\"])", "inArray(auditTrail.result, [\"ok\"])", "a change that failed may have happened"],
   ]),
   ...faultsIn("lifecycle/", [

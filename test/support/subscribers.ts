@@ -91,7 +91,7 @@ const asked = new Map<string, number>();
 /**
  * Answers as the first label of the name says: an entry above, or one of the following.
  *
- * - `half-private-…`: AAAA fails; `late-private-…`: after a second; `latev6-private-…`: AAAA after a second;
+ * - `half-private-…`: AAAA fails; `nov6-…`: AAAA says that there is no such name; `late-private-…`: after a second; `latev6-private-…`: AAAA after a second;
  * - `turns-private-…`: public the first time, private from then on.
  */
 async function resolve(query: URLSearchParams): Promise<Response> {
@@ -100,12 +100,13 @@ async function resolve(query: URLSearchParams): Promise<Response> {
   const count = (asked.get(name) ?? 0) + (isV6 ? 0 : 1);
   asked.set(name, count);
   const parts = name.split(/[-.]/);
-  const behaviour = ["half", "late", "latev6", "turns"].includes(parts[0] ?? "")
+  const behaviour = ["half", "nov6", "late", "latev6", "turns"].includes(parts[0] ?? "")
     ? parts.shift()
     : null;
   const [kind = ""] = parts;
   const label = behaviour === "turns" && count <= 1 ? "public" : kind;
   if (behaviour === "half" && isV6) return Response.json({ Status: 2 });
+  if (behaviour === "nov6" && isV6) return Response.json({ Status: 3 });
   if (behaviour === "late" || (behaviour === "latev6" && isV6)) await sleep(1_000);
   if (label === "nxdomain") return Response.json({ Status: 3 });
   if (label === "servfail") return Response.json({ Status: 2 });

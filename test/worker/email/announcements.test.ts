@@ -453,6 +453,7 @@ describe("subscriptions of a workspace to one host", () => {
     await setSubscription(first, disabled);
     await setSubscription(second, { ...disabled, failingSince: T0 + HOUR_MS });
     const [sent] = await sweepAt(disabledAt);
+    expect(sent?.text).toContain("2 abonnements");
     expect(sent?.text).not.toContain("Événements manqués");
   });
 

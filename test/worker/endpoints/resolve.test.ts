@@ -37,7 +37,7 @@ async function lookUpsOf(url: string): Promise<unknown> {
 }
 
 test.each<[Resolution, names: string]>([
-  ["public", "public"],
+  ["public", "public nov6-public"],
   ["private", "private privatev4 mixed publicv6 half-private"],
   ["unresolvable", "nxdomain"],
   ["unknown", "half-public halfnx servfail empty garbage odd null nulls down"],
@@ -66,6 +66,7 @@ describe("POST /webhooks with a resolver", () => {
 
   test.each([
     ["public.example", "has public addresses", {}],
+    ["nov6-public.example", "has a public address, and none of IPv6", {}],
     ["digits.example", "has an alias that looks like a private address", {}],
     ["half-public.example", "is inconclusive", {}],
     ["down.example", "is inconclusive", {}],

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
-import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
+import { RESPONSES_PER_DAY, RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import {
@@ -248,9 +248,13 @@ describe("listFailures", () => {
     const kept = await subscribe(workspaceId);
     await announceLeads(workspaceId, 1, TODAY);
     for (const one of [id, kept.id]) await setDeliveries(one, RETRYING);
+    const webhooks = async () =>
+      (await Platform.listFailures({ workspaceId })).items.map(({ webhookId }) => webhookId);
+    expect(new Set(await webhooks())).toEqual(new Set([id, kept.id]));
     await setSubscription(id, { deletedAt: TODAY });
+    expect(new Set(await webhooks())).toEqual(new Set([kept.id]));
     await setSubscription(kept.id, CANCELLING);
-    expect((await Platform.listFailures({ workspaceId })).items).toEqual([]);
+    expect(await webhooks()).toEqual([]);
   });
 
   test("reads some pages of each webhook at most, whatever else is stored", async () => {
@@ -375,17 +379,22 @@ describe("the health of a subscription", () => {
     const { id, workspaceId } = await owed(3, now);
     expect(await healthOf(id)).toMatchObject({ successRate: null });
     await dispatchAt(now, [id], answered(200));
-    await announceLeads(workspaceId, 1, now);
+    const [draft] = await announceLeads(workspaceId, 1, now);
     await dispatchAt(now + 1, [id], answered(400));
+    // Its last attempt fails, and the other one has another.
+    await announceLeads(workspaceId, 1, now + 2);
+    await setDeliveries(id, { attempts: RETRY_WAITS_SECONDS.length, dueAt: now }, draft?.id);
+    await dispatchAt(now + 3, [id], answered(400));
     const { items } = await Platform.listWebhooks({ workspaceId });
-    expect(items[0]?.successRate).toBe(0.75);
-    expect(items[0]?.days).toHaveLength(7);
-    expect(items[0]?.days.at(-1)).toEqual({
+    const [day] = items[0]?.days.slice(-1) ?? [];
+    expect(day).toEqual({
       date: new Date(now).toISOString().slice(0, 10),
       delivered: 3,
-      failed: 1,
-      exhausted: 0,
+      failed: 2,
+      exhausted: 1,
     });
+    expect(items[0]?.successRate).toBe(3 / 6);
+    expect(items[0]?.days).toHaveLength(7);
   });
 
   test("shows the last failure of what is retried or exhausted, whichever failed last", async () => {

@@ -1,3 +1,4 @@
+import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import {
   deployedWith,
@@ -143,16 +144,23 @@ describe.each(KEY_ENDINGS)("If %s in the meantime,", (_, status, end) => {
 });
 
 describe.each(SESSION_ENDINGS)("If %s in the meantime,", (_, status, end) => {
-  test.each(PORTAL_WRITES)("a session %s no subscription", async (_name, write) => {
-    const workspace = await openOwed();
-    const { workspaceId } = workspace;
-    const { held, fetch } = heldBack(workspaceId, () => end(workspace));
-    const portal = portalOf(await sessionToken(workspaceId), fetch);
-    const response = await write(portal, workspace);
-    expect(response).toMatchObject({ status, body: { error: { details: {} } } });
-    expect(held.stored).not.toBe("");
-    expect(await storedOf(workspaceId)).toBe(held.stored);
-  });
+  test.each(PORTAL_WRITES)(
+    "a session %s no subscription, and notes no change",
+    async (_name, write) => {
+      const workspace = await openOwed();
+      const { workspaceId } = workspace;
+      const { held, fetch } = heldBack(workspaceId, () => end(workspace));
+      const portal = portalOf(await sessionToken(workspaceId), fetch);
+      const response = await write(portal, workspace);
+      expect(response).toMatchObject({ status, body: { error: { details: {} } } });
+      expect(held.stored).not.toBe("");
+      expect(await storedOf(workspaceId)).toBe(held.stored);
+      const noted = env.DB.prepare(
+        "SELECT method FROM audit_trail WHERE workspace_id = ? AND via = 'portal'",
+      );
+      expect((await noted.bind(workspaceId).all()).results).toEqual([]);
+    },
+  );
 });
 
 test("A write goes on while other keys, sessions and workspaces end", async () => {

@@ -221,7 +221,9 @@ describe("exportWorkspace", () => {
     const pages = await exportAll(workspaceId);
     const sizes = pages.map((page) => new TextEncoder().encode(JSON.stringify(page)).length);
     expect(Math.max(...sizes)).toBeGreaterThan(1_000_000);
-    expect(Math.max(...sizes)).toBeLessThan(2_700_000);
+    // It may exceed its limit of 1 MB by 50 rows. All records together are larger.
+    expect(Math.max(...sizes)).toBeLessThan(1_850_000);
+    expect(sizes.reduce((sum, size) => sum + size)).toBeGreaterThan(1_950_000);
     expect(idsOf(pages.flat(), "lead")).toHaveLength(120);
     expect(idsOf(pages.flat(), "event")).toHaveLength(120);
   });

@@ -1,6 +1,9 @@
+import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
-import { EMPTY_LEDGER, openWorkspace, Platform } from "../../support/api.ts";
+import { invoke } from "../../../src/platform/invoke.ts";
+import { OPERATIONS } from "../../../src/platform/operations.ts";
+import { EMPTY_LEDGER, openApi, openWorkspace, Platform } from "../../support/api.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { insertWorkspaces } from "../../support/rows.ts";
 
@@ -49,3 +52,43 @@ test("updateWorkspace changes the given fields and no others", async () => {
   const { items } = await Platform.listWorkspaces({});
   expect(items).toContainEqual(expect.objectContaining({ workspaceId, webhooksMax: 100 }));
 });
+
+test.each([
+  ["setWorkspaceAccess", 403],
+  ["revokeApiKey", 401],
+] as const)(
+  "%s returns once the gates know, so that no later request has the old status",
+  async (method, status) => {
+    const { workspaceId, keyId, apiKey } = await openWorkspace();
+    const api = openApi(apiKey);
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    const [asked, held] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    /** The gates, of which the one that is told drops its status late. */
+    const slow = {
+      getByName: (name: string) => ({
+        forget: async () => {
+          asked.resolve();
+          await held.promise;
+          return env.KEY_GATE.getByName(name).forget();
+        },
+      }),
+    } as unknown as Env["KEY_GATE"];
+    let hasReturned = false;
+    const call = invoke(
+      method,
+      OPERATIONS[method],
+      { env: { ...env, KEY_GATE: slow }, ctx: createExecutionContext() },
+      method === "revokeApiKey" ? { keyId } : { workspaceId, granted: false },
+      "rpc",
+    ).then(() => {
+      hasReturned = true;
+    });
+    await asked.promise;
+    // Long enough for everything else that the call waits for.
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(hasReturned).toBe(false);
+    held.resolve();
+    await call;
+    expect((await api.get("/v1/leads")).status).toBe(status);
+  },
+);
