@@ -25,7 +25,11 @@ function readLock(file: string): { name: string; locked: Locked }[] {
     .map(([path, locked]) => ({ name: path.split("node_modules/").at(-1) ?? "", locked }));
 }
 
-const LOCKS = ["package-lock.json", "examples/client/package-lock.json"];
+const LOCKS = [
+  "package-lock.json",
+  "examples/client/package-lock.json",
+  "test/long/mcp-clients/package-lock.json",
+];
 
 describe("what npm installs", () => {
   test.each(LOCKS)("is pinned by hash in %s", (file) => {

@@ -88,7 +88,8 @@ async function fetchText(url: string): Promise<string> {
   return answer.text();
 }
 
-async function install(folder: string): Promise<boolean> {
+/** Installs the locked packages of a folder; false without a network, which is only required in CI. */
+export async function install(folder: string): Promise<boolean> {
   const isCi = process.env.CI === "true";
   const patience = isCi ? [] : ["--fetch-retries=0"];
   try {
