@@ -9,6 +9,11 @@ export const FIGURES = {
   flood_hops: ["hops", "a request over a quota that is known to be used up", "0"],
   rows_read_over_limit: ["rows", "read by the most expensive page beyond its items", "1"],
   deep_page_ratio: ["×", "time of the deepest page", "time of the first page"],
+  hostile_request_ratio: [
+    "×",
+    "time of the most expensive request of 16 KB",
+    "a plain one of its route and size",
+  ],
   framework_ratio: ["×", "reads per second of the shipped Worker", "a bare handler, same query"],
   recording_ratio: ["×", "leads recorded per second, 100 per call", "raw inserts in D1 batches"],
   leads_per_second: ["leads / s", "recorded, 100 per call", "raw inserts: recording_ratio"],

@@ -15,6 +15,7 @@ import { measureMonth } from "./month.ts";
 import { measureMove } from "./moves.ts";
 import { measureReads } from "./reads.ts";
 import { measureRecording } from "./recording.ts";
+import { measureRequests } from "./requests.ts";
 import { measureRetention } from "./retention.ts";
 import { measureRows } from "./rows.ts";
 import type { Extent } from "./setting.ts";
@@ -32,6 +33,7 @@ const BENCHES: Record<string, Bench> = {
   delivering: { measure: measureDelivering, quick: true },
   rows: { measure: measureRows, quick: true },
   month: { measure: measureMonth, quick: true },
+  requests: { measure: measureRequests, quick: true },
   framework: { measure: measureFramework, quick: false },
   "by-hand": { measure: measureByHand, quick: false },
   burst: { measure: measureBurst, quick: false },

@@ -7,7 +7,7 @@
  * single file, which `scripts/assets.ts` bundles.
  */
 import { isCancel, password } from "@clack/prompts";
-import { type TargetFault, targetFault } from "../../src/endpoints/target.ts";
+import { parseTarget, type TargetFault } from "../../src/endpoints/target.ts";
 import { parseArguments } from "../shared/command.ts";
 import { type Colour, print, printError, printParts } from "../shared/terminal.ts";
 import { CHECKS, checkReceiver, type Finding, type Result } from "./checks.ts";
@@ -71,8 +71,8 @@ function parseUrl(): string {
   const [url, ...rest] = positionals;
   if (url === undefined) throw new UsageError("URL is missing; --help shows the usage");
   if (rest.length > 0) throw new UsageError(`expected one URL, got ${positionals.length}`);
-  const fault = targetFault(url, values.local);
-  if (fault !== null) throw new UsageError(FAULTS[fault]);
+  const target = parseTarget(url, values.local);
+  if (typeof target === "string") throw new UsageError(FAULTS[target]);
   return url;
 }
 

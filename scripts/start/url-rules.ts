@@ -29,7 +29,7 @@ export async function urlRules(strict: boolean): Promise<{ rules: UrlRules; told
 /** Describes how host names are resolved. */
 async function lookUps(resolver: string): Promise<string> {
   if (!resolver) return "Hosts are not looked up:\nDNS_OVER_HTTPS_URL is empty.";
-  const resolution = await resolveHost(resolver, "https://example.com").catch(() => "unknown");
+  const resolution = await resolveHost(resolver, "example.com").catch(() => "unknown");
   return resolution === "unknown"
     ? `Hosts are not looked up:\n${resolver} does not respond. In production, too, they are then accepted.`
     : `Hosts are looked\nup with ${resolver}.`;

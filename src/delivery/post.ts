@@ -1,5 +1,6 @@
-import { POST_TIMEOUT_MS, URL_MAX_LENGTH } from "../contract/limits.ts";
+import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
+import { resolveLocation } from "../endpoints/target.ts";
 import { abortAfter } from "../primitives/timing.ts";
 import { InvocationLimit, type Outcome } from "./outcome.ts";
 import { readResponse, type StoredResponse } from "./response.ts";
@@ -89,13 +90,15 @@ async function isCloudflareError(response: Response): Promise<boolean> {
 /** Maximum stored length of the runtime's message. */
 const ERROR_MAX = 200;
 
-/** The URL that a 3xx names (RFC 9110, 10.2.2), if a subscription could have it. */
+/** The URL that a 3xx leads to, if a subscription could have it. */
 function redirectOf({ status, headers }: Response, from: string): { location: string } | null {
   const named = status >= 300 && status < 400 ? headers.get("Location") : null;
-  if (named === null || !URL.canParse(named, from)) return null;
-  const { protocol, href } = new URL(named, from);
-  return /^https?:$/.test(protocol) && href.length <= URL_MAX_LENGTH ? { location: href } : null;
+  const location = named && resolveLocation(named, from);
+  return location ? { location } : null;
 }
+
+/** Maximum length of a date, which is measured before it is parsed. */
+const DATE_MAX_LENGTH = 100;
 
 /**
  * Parses `Retry-After`, which has seconds or a date (RFC 9110, 10.2.3), to seconds; null if absent or invalid. A
@@ -104,6 +107,7 @@ function redirectOf({ status, headers }: Response, from: string): { location: st
 function parseRetryAfter(value: string | null, now: number): number | null {
   if (value === null) return null;
   if (/^\d+$/.test(value)) return Math.min(Number(value), LONGEST_WAIT_SECONDS);
+  if (value.length > DATE_MAX_LENGTH) return null;
   const date = Date.parse(value);
   return Number.isNaN(date) ? null : Math.max(0, Math.ceil((date - now) / 1000));
 }

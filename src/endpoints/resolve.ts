@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import ipaddr from "ipaddr.js";
 import { BoundedMap } from "../primitives/bounded-map.ts";
 import { abortAfter, withTimeout } from "../primitives/timing.ts";
-import { isPublicAddress, type TargetFault, targetFault } from "./target.ts";
+import { isPublicAddress, parseTarget, type Target, type TargetFault } from "./target.ts";
 
 /** Timeout of the DNS-over-HTTPS resolver. If it does not respond, requests are not blocked. */
 const DNS_TIMEOUT_MS = 2_000;
@@ -21,14 +21,18 @@ function mustCheckNames(env: Env): boolean {
   return !!env.DNS_OVER_HTTPS_URL && env.ALLOW_LOCAL_WEBHOOKS !== "true";
 }
 
-/** Finds why a subscription cannot have a URL, by our policy or, with a resolver, by DNS; null if it can. */
-export async function findUrlFault(
+/** Parses the URL of a subscription under the policy of this deployment. */
+export function readTarget(env: Env, url: string): Target | TargetFault {
+  return parseTarget(url, env.ALLOW_LOCAL_WEBHOOKS === "true");
+}
+
+/** Finds why a subscription cannot have a URL by DNS, if a resolver is configured; null if it can. */
+export async function findDnsFault(
   env: Env,
-  url: string,
-): Promise<TargetFault | "unresolvable_host" | null> {
-  const fault = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true");
-  if (fault || !mustCheckNames(env)) return fault;
-  const resolution = await resolveHost(env.DNS_OVER_HTTPS_URL, url);
+  { host }: Target,
+): Promise<"private_address" | "unresolvable_host" | null> {
+  if (!mustCheckNames(env)) return null;
+  const resolution = await resolveHost(env.DNS_OVER_HTTPS_URL, host);
   if (resolution === "private") return "private_address";
   return resolution === "unresolvable" ? "unresolvable_host" : null;
 }
@@ -37,12 +41,11 @@ const NO_SUCH_NAME = 3;
 const ADDRESS_TYPES = [1, 28];
 
 /**
- * Resolves the host of `url` with a DNS-over-HTTPS resolver (JSON API). The result is `public` if all IP addresses
+ * Resolves a host with a DNS-over-HTTPS resolver (JSON API). The result is `public` if all IP addresses
  * of the host are public, `private` if any is not, and `unresolvable` if the name does not exist. Otherwise, for
  * example after a timeout, it is `unknown`.
  */
-export async function resolveHost(resolverUrl: string, url: string): Promise<Resolution> {
-  const host = new URL(url).hostname;
+export async function resolveHost(resolverUrl: string, host: string): Promise<Resolution> {
   if (ipaddr.isValid(host.replace(/^\[|\]$/g, ""))) return "unknown";
   const proof = Promise.withResolvers<Resolution>();
   const queries = ["A", "AAAA"].map(async (type) => {
@@ -100,28 +103,26 @@ const cached = new BoundedMap<{ resolution: Resolution; until: number }>(DNS_NAM
  */
 export function createGuard(env: Env): (url: string) => Promise<boolean> {
   const resolve = mustCheckNames(env) ? createResolver(env.DNS_OVER_HTTPS_URL) : null;
-  const allowLocal = env.ALLOW_LOCAL_WEBHOOKS === "true";
-  const areFaulty = new Map<string, boolean>();
+  const targets = new Map<string, Target | TargetFault>();
   return async (url) => {
-    const isFaulty = areFaulty.get(url) ?? targetFault(url, allowLocal) !== null;
-    areFaulty.set(url, isFaulty);
-    return isFaulty || (await resolve?.(url)) === "private";
+    const target = targets.get(url) ?? readTarget(env, url);
+    targets.set(url, target);
+    return typeof target === "string" || (await resolve?.(target.host)) === "private";
   };
 }
 
-function createResolver(resolverUrl: string): (url: string) => Promise<Resolution> {
+function createResolver(resolverUrl: string): (host: string) => Promise<Resolution> {
   const lookingUp = new Map<string, Promise<Resolution>>();
-  const resolve = async (host: string, url: string) => {
-    const resolution = await resolveHost(resolverUrl, url);
+  const resolve = async (host: string) => {
+    const resolution = await resolveHost(resolverUrl, host);
     cached.set(host, { resolution, until: Date.now() + DNS_CACHED_MS });
     lookingUp.delete(host);
     return resolution;
   };
-  return async (url) => {
-    const host = new URL(url).hostname;
+  return async (host) => {
     const known = cached.get(host);
     if (known && Date.now() < known.until) return known.resolution;
-    const lookUp = lookingUp.get(host) ?? resolve(host, url);
+    const lookUp = lookingUp.get(host) ?? resolve(host);
     lookingUp.set(host, lookUp);
     return withTimeout(DNS_BEFORE_POST_MS, lookUp, (): Resolution => "unknown");
   };

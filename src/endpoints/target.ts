@@ -33,8 +33,19 @@ const CLOUD_METADATA = ["168.63.129.16", "100.100.100.200", "192.0.0.192"];
 /** The only range of public IPv6 unicast addresses (RFC 4291, IANA). */
 const GLOBAL_UNICAST_V6 = ipaddr.parseCIDR("2000::/3");
 
-/** Control characters, lone surrogates and outer spaces, which the parser would drop or replace. */
-const CHANGED_BY_PARSER = /[\p{Cc}\p{Cs}]|^ | $/u;
+/**
+ * Characters that the parser would drop or replace, and invisible ones at the ends, which come along when a URL is
+ * copied. Variation selectors are not among them, because an emoji may end with one.
+ */
+const CHANGED_BY_PARSER =
+  /[\p{Cc}\p{Cs}]|^[[\p{White_Space}\p{Cf}\p{DI}\u2800]--\p{VS}]|[[\p{White_Space}\p{Cf}\p{DI}\u2800]--\p{VS}]$/v;
+
+/** Maximum length of a host, and of each of its labels (RFC 1035). */
+const HOST_MAX_LENGTH = 253;
+const LABEL_MAX_LENGTH = 63;
+
+/** The separators of labels, as the URL parser reads them (UTS 46). */
+const DOTS = /[.\u3002\uff0e\uff61]/;
 
 /** A registered name, or an IP address in brackets (RFC 3986, 3.2.2). The parser also accepts others, such as `"`. */
 const HOST = /^([\w.~!$&'()*+,;=-]|%[\da-f]{2})+$|^\[[\da-f:.]+\]$/i;
@@ -46,46 +57,92 @@ const URI =
 /** Characters that the URL parser accepts in a path, query or fragment, although a URI must not have them there. */
 const NOT_IN_URI = /%(?![\da-f]{2})|[^\w.~!$&'()*+,;=:@/?%-]/gi;
 
-/**
- * Returns a URL as a URI (RFC 3986), which every client can parse. A URI stays as it was written. Any other URL is
- * encoded, as in `https://xn--…` or `%C3%A9`. Text that is not a URL is unchanged.
- */
-export function toUri(text: string): string {
-  if (URI.test(text) || !URL.canParse(text)) return text;
-  const { protocol, host, pathname, search, hash } = new URL(text);
-  const encoded = (part: string) => part.replace(NOT_IN_URI, encodeURIComponent);
-  return `${protocol}//${host}${encoded(pathname + search)}${hash && `#${encoded(hash.slice(1))}`}`;
+/** A URL that requests may go to. */
+export interface Target {
+  /** As a URI (RFC 3986), which every client can parse. */
+  uri: string;
+  /** The host, as the URL parser has normalized it. */
+  host: string;
 }
 
 /**
- * Finds why requests to `text` are blocked; null if they are not. The runtime's own URL parser normalizes the host
- * before it is checked, as it does before a request.
+ * Parses the URL of a subscription, or finds why requests to it are blocked. The text is measured first, and parsed
+ * once, because the time that the runtime's parser takes for a label grows with the square of its length.
  *
  * @param allowLocal accepts http and private addresses, for local development only.
  */
-export function targetFault(text: string, allowLocal: boolean): TargetFault | null {
-  if (CHANGED_BY_PARSER.test(text) || !URL.canParse(text) || toUri(text).length > URL_MAX_LENGTH)
-    return "invalid_url";
-  const url = new URL(text);
-  if (url.protocol !== "https:" && !(allowLocal && url.protocol === "http:"))
-    return "https_required";
-  if (hasCredentials(text)) return "credentials_not_allowed";
-  if (!allowLocal && isPrivateHost(url.hostname)) return "private_address";
-  return url.port === "0" || !isDnsName(url.hostname) || !HOST.test(url.hostname)
-    ? "invalid_url"
-    : null;
+export function parseTarget(text: string, allowLocal: boolean): Target | TargetFault {
+  if (!isMeasured(text)) return "invalid_url";
+  const url = parseUrl(text);
+  const uri = url && toUri(text, url);
+  if (!url || !uri || uri.length > URL_MAX_LENGTH) return "invalid_url";
+  const { protocol, hostname: host, port } = url;
+  if (protocol !== "https:" && !(allowLocal && protocol === "http:")) return "https_required";
+  if (authorityOf(text).includes("@")) return "credentials_not_allowed";
+  if (!allowLocal && isPrivateHost(host)) return "private_address";
+  return port === "0" || !isDnsName(host) || !HOST.test(host) ? "invalid_url" : { uri, host };
+}
+
+/** Returns the URL that the `Location` of a response leads to (RFC 9110, 10.2.2), if a subscription could have it. */
+export function resolveLocation(location: string, from: string): string | null {
+  const url = isMeasured(location) ? parseUrl(location, from) : null;
+  if (!url || !/^https?:$/.test(url.protocol)) return null;
+  return url.href.length <= URL_MAX_LENGTH ? url.href : null;
+}
+
+/** Whether a URL and its host are short enough for the parser, which would not change what they lead to. */
+function isMeasured(text: string): boolean {
+  if (text.length > URL_MAX_LENGTH || CHANGED_BY_PARSER.test(text)) return false;
+  const authority = authorityOf(text);
+  const written = authority.slice(authority.lastIndexOf("@") + 1).replace(/:\d*$/, "");
+  // The parser normalizes a host, which can make eighteen characters of one.
+  const host = decode(written).normalize("NFKC");
+  const labels = host.split(DOTS).map((label) => [...label].length);
+  return (
+    [...host].length <= HOST_MAX_LENGTH + 1 && labels.every((length) => length <= LABEL_MAX_LENGTH)
+  );
+}
+
+/** Decodes percent-encoded text, as the URL parser does for a host; any other text is unchanged. */
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function parseUrl(text: string, from?: string): URL | null {
+  try {
+    return new URL(text, from);
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Returns a URL as a URI. A URI stays as it was written. Any other URL is encoded, as in `https://xn--…` or `%C3%A9`.
+ */
+function toUri(text: string, { protocol, host, pathname, search, hash }: URL): string {
+  if (URI.test(text)) return text;
+  const encoded = (part: string) => part.replace(NOT_IN_URI, encodeURIComponent);
+  return `${protocol}//${host}${encoded(pathname + search)}${hash && `#${encoded(hash.slice(1))}`}`;
 }
 
 /** Whether a host and each of its labels are as short as DNS requires (RFC 1035). */
 function isDnsName(hostname: string): boolean {
   const name = hostname.replace(/\.$/, "");
-  return name.length <= 253 && name.split(".").every(({ length }) => length > 0 && length <= 63);
+  const isLabel = ({ length }: string) => length > 0 && length <= LABEL_MAX_LENGTH;
+  return name.length <= HOST_MAX_LENGTH && name.split(".").every(isLabel);
 }
 
-/** Whether an `@` precedes the path: credentials, even empty ones, which the parser drops. */
-function hasCredentials(text: string): boolean {
-  const authority = text.replace(/^[^:]*:[/\\]*/, "");
-  return (authority.split(/[/\\?#]/, 1)[0] ?? "").includes("@");
+/**
+ * Returns the part of a URL or a reference that has the host: from its scheme or slashes to the path. An `@` in it means
+ * credentials, even empty ones, which the parser drops.
+ */
+function authorityOf(text: string): string {
+  const [start = ""] = /^([a-z][a-z\d+.-]*:[/\\]*|[/\\]{2,})/i.exec(text) ?? [];
+  return start && (text.slice(start.length).split(/[/\\?#]/, 1)[0] ?? "");
 }
 
 /** Whether a host, as the URL parser has normalized it, is not public. */

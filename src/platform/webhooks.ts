@@ -1,6 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { encodeCursor } from "../contract/cursor.ts";
 import { WebhookEvent } from "../contract/enumerations.ts";
+import type { Reason } from "../contract/errors.ts";
 import { WebhookId, WorkspaceId } from "../contract/fields.ts";
 import { InputError } from "../contract/input-error.ts";
 import {
@@ -17,7 +18,7 @@ import { openDirectory } from "../db/databases.ts";
 import { sendWakeUps } from "../delivery/messages.ts";
 import { parseEncryptionKeys } from "../encryption/seal.ts";
 import { CustomHeaders } from "../endpoints/headers.ts";
-import { findUrlFault } from "../endpoints/resolve.ts";
+import { findDnsFault, readTarget } from "../endpoints/resolve.ts";
 import {
   findSubscriptionHealth,
   findUndeliveredSince,
@@ -146,10 +147,10 @@ export const updateWebhook = operation({
     { webhookId, events: ["lead.created"], description: "CRM import" },
     { webhookId, setHeaders: { Authorization: "Bearer token" }, removeHeaders: ["X-Old-Token"] },
   ],
-  async run(call, { webhookId, expected, ...wanted }) {
+  async run(call, { webhookId, expected, ...given }) {
     const { db, database } = await findWebhook(call, webhookId);
-    const fault = wanted.url == null ? null : await findUrlFault(call.env, wanted.url);
-    if (fault) throw new InputError("url", `is not accepted: ${fault}`, { reason: fault });
+    const uri = given.url == null ? null : await acceptUrl(call.env, given.url);
+    const wanted = { ...given, url: uri };
     for (let tries = 1; tries <= UPDATE_TRIES; tries++) {
       const before = await findFields(db, webhookId);
       expectFields(before, expected ?? {});
@@ -170,6 +171,17 @@ export const updateWebhook = operation({
     });
   },
 });
+
+/** Returns the URL of a subscription as a URI. @throws InputError if a subscription cannot have it. */
+async function acceptUrl(env: Env, url: string): Promise<string> {
+  const target = readTarget(env, url);
+  const invalid = (reason: Reason) =>
+    new InputError("url", `is not accepted: ${reason}`, { reason });
+  if (typeof target === "string") throw invalid(target);
+  const fault = await findDnsFault(env, target);
+  if (fault) throw invalid(fault);
+  return target.uri;
+}
 
 /** Maximum tries of a change while other calls change the subscription at the same time. */
 const UPDATE_TRIES = 3;

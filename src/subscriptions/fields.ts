@@ -12,7 +12,6 @@ import {
   openHeaders,
   sealHeaders,
 } from "../endpoints/headers.ts";
-import { toUri } from "../endpoints/target.ts";
 import { type Changeable, isSubscription, unknownWebhook } from "./subscriptions.ts";
 
 /* Reads and changes the fields of a subscription that people edit, and compares them for the audit trail. */
@@ -45,6 +44,7 @@ export async function findFields(db: Database, webhookId: string) {
 
 /** The changes that a call requests; an absent field stays as it is. */
 interface WantedChanges extends HeaderChanges {
+  /** A URI that is accepted. */
   url?: string | null | undefined;
   events?: WebhookEvent[] | null | undefined;
   description?: string | null | undefined;
@@ -62,7 +62,7 @@ export async function changeFields(
   wanted: WantedChanges,
 ): Promise<{ changed: Partial<Pick<Fields, Changeable>>; headersDropped: string[] }> {
   const changed: Partial<Pick<Fields, Changeable>> = {};
-  if (wanted.url != null) changed.url = toUri(wanted.url);
+  if (wanted.url != null) changed.url = wanted.url;
   if (wanted.events) changed.events = [...new Set(wanted.events)];
   if (wanted.description !== undefined) changed.description = wanted.description || null;
   const isElsewhere =

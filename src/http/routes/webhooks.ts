@@ -1,15 +1,14 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import { WebhookEvent } from "../../contract/enumerations.ts";
-import { ApiError } from "../../contract/errors.ts";
+import { ApiError, type Reason } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
 import { STOPS_WITHIN_MS, SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
 import { commit, query, withoutRetries } from "../../db/client.ts";
 import { sendWakeUps } from "../../delivery/messages.ts";
-import { findUrlFault } from "../../endpoints/resolve.ts";
+import { findDnsFault, readTarget } from "../../endpoints/resolve.ts";
 import { openSecret, sealSecret } from "../../endpoints/secrets.ts";
 import { mintSecret } from "../../endpoints/signature.ts";
-import { toUri } from "../../endpoints/target.ts";
 import {
   type CreatedSubscription,
   insertSubscription,
@@ -180,21 +179,27 @@ export async function subscribe(
   const workspaceId = c.get("workspaceId");
   const keyId = c.get("keyId");
   const createdAt = Date.now();
-  const wanted = { url: toUri(creation.url), events: [...new Set(creation.events)] };
+  const target = readTarget(c.env, creation.url);
+  if (typeof target === "string") throw invalidUrl(target);
+  const wanted = { url: target.uri, events: [...new Set(creation.events)] };
   const dataKey = await loadDataKeyToWrite(db, c.env.ENCRYPTION_KEYS, workspaceId);
   const earlier =
     idempotencyKey === null
       ? undefined
       : await query(db, selectCreated(workspaceId, { idempotencyKey, keyId }, createdAt));
   if (earlier) return showSecret(dataKey, wanted, earlier);
-  const fault = await findUrlFault(c.env, creation.url);
-  if (fault) throw new ApiError("invalid_request", { parameter: "url", reason: fault });
+  const fault = await findDnsFault(c.env, target);
+  if (fault) throw invalidUrl(fault);
   const id = randomId("webhook");
   const sealedSecret = await sealSecret(dataKey, id, mintSecret());
   const row = { id, workspaceId, ...wanted, sealedSecret, createdAt };
   const { stored, max } = await commit(db, insertSubscription(row, { idempotencyKey, keyId }));
   if (!stored) throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
   return showSecret(dataKey, wanted, stored);
+}
+
+function invalidUrl(reason: Reason): ApiError {
+  return new ApiError("invalid_request", { parameter: "url", reason });
 }
 
 /**

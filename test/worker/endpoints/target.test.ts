@@ -1,5 +1,11 @@
 import { expect, test } from "vitest";
-import { type TargetFault, targetFault, toUri } from "../../../src/endpoints/target.ts";
+import { parseTarget, resolveLocation, type TargetFault } from "../../../src/endpoints/target.ts";
+
+/** The fault of a URL; null if it has none. */
+function faultOf(url: string, allowLocal = false): TargetFault | null {
+  const target = parseTarget(url, allowLocal);
+  return typeof target === "string" ? target : null;
+}
 
 /** URLs with these hosts, which are separated by spaces. */
 const to = (hosts: string) => hosts.split(" ").map((host) => `https://${host}/in`);
@@ -27,7 +33,18 @@ test.each<[what: string, fault: TargetFault | null, ...urls: string[]]>([
     ...to("[2606:4700::1:5efe:7f00:1]"),
   ],
   ["nothing", "invalid_url", "", "hooks.example.com", "//hooks.example.com/in", "https://"],
-  ["spaces around it", "invalid_url", " https://a.example/in", "https://a.example/in "],
+  [
+    "spaces or invisible characters at its ends",
+    "invalid_url",
+    ...[..." \u00a0\u00ad\u200b\u200d\u200e\u2060\u2800\u3000\u3164\ufeff\u{e0001}"].flatMap(
+      (one) => [
+        `${one}https://a.example/in`,
+        `https://a.example/in${one}`,
+        `https://a.example${one}`,
+      ],
+    ),
+  ],
+  ["an emoji at its end", null, "https://a.example/\u2764\ufe0f"],
   [
     "what the parser would drop or replace",
     "invalid_url",
@@ -51,6 +68,20 @@ test.each<[what: string, fault: TargetFault | null, ...urls: string[]]>([
     "invalid_url",
     ...to(`hooks..example.com .example.com example.com.. ${"a".repeat(64)}.example.com`),
     ...to(`${"a.".repeat(121)}examples.com a.example:0`),
+  ],
+  [
+    "a host that the parser would take long for",
+    "invalid_url",
+    ...to(`${"例".repeat(64)}.jp ${"%E4%BE%8B".repeat(64)}.jp xn--${"a".repeat(500)}.example.com`),
+    ...to(
+      `${"例え。".repeat(90)}jp \u00ad${"\u00ad".repeat(253)}a.example a@${"例".repeat(64)}.jp`,
+    ),
+    ...["https:", "https:\\", "https:////"].map((start) => `${start}${"例".repeat(64)}.jp?@`),
+  ],
+  [
+    "a label of 63 characters that take two units each",
+    null,
+    ...to(`${"🌻".repeat(40)}.example.com`),
   ],
   [
     "labels and a name of the greatest length",
@@ -104,7 +135,7 @@ test.each<[what: string, fault: TargetFault | null, ...urls: string[]]>([
     ...to("[2001:10::1] [2001:20::1] [100::1] [5f00::1] [4000::1] [1fff::1] [8000::1] [e000::1]"),
   ],
 ])("of a subscription's URL with %s, the fault is %s", (_, fault, ...urls) => {
-  for (const url of urls) expect(targetFault(url, false), url).toBe(fault);
+  for (const url of urls) expect(faultOf(url), url).toBe(fault);
 });
 
 test.each<[TargetFault | null, string]>([
@@ -117,7 +148,7 @@ test.each<[TargetFault | null, string]>([
   ["credentials_not_allowed", "http://user@localhost/in"],
   ["credentials_not_allowed", "http://@localhost/in"],
 ])("in a local deployment, where http and private addresses are accepted, %s: %s", (fault, url) => {
-  expect(targetFault(url, true)).toBe(fault);
+  expect(faultOf(url, true)).toBe(fault);
 });
 
 test.each([
@@ -129,8 +160,47 @@ test.each([
   ["https://フック.例え.jp/é x", "https://xn--pckwbxc.xn--r8jz45g.jp/%C3%A9%20x"],
   ["https://a.example/%zz|[^`]", "https://a.example/%25zz%7C%5B%5E%60%5D"],
   ["https://a.example/?a[]={1}&b=%#c#[d]", "https://a.example/?a%5B%5D=%7B1%7D&b=%25#c%23%5Bd%5D"],
-  ["no URL", "no URL"],
 ])("the URI of %s is %s", (url, uri) => {
-  expect(toUri(url)).toBe(uri);
-  expect(toUri(uri)).toBe(uri);
+  for (const written of [url, uri])
+    expect(parseTarget(written, false), written).toMatchObject({ uri });
+});
+
+/** Different Chinese characters, as a label. The time that the runtime's parser takes for it is quadratic. */
+const label = (count: number) =>
+  Array.from({ length: count }, (_, i) => String.fromCodePoint(0x4e00 + i)).join("");
+
+/** How long the fastest of five tries takes, in milliseconds. */
+function fastest(work: () => unknown): number {
+  const times = Array.from({ length: 5 }, () => {
+    const startedAt = performance.now();
+    work();
+    return performance.now() - startedAt;
+  });
+  return Math.min(...times);
+}
+
+test.each([
+  ["a host of one long label", `https://${label(5_400)}.example.com/`],
+  ["a host of one long label, percent-encoded", `https://${encodeURIComponent(label(1_800))}.com/`],
+  ["a host of characters that each stand for many", `https://${"\ufdfa".repeat(5_400)}.com/`],
+  ["credentials before a long label", `https://a@${label(5_400)}.example.com/`],
+  ["a path that is too long", `https://a.example/${label(16_000)}`],
+])("a URL or a `Location` is measured before it is parsed: %s", (_, url) => {
+  const from = "https://hooks.example.com/in";
+  const plain = fastest(() => new URL(`https://a.example/${"a".repeat(16_000)}`));
+  expect(fastest(() => parseTarget(url, false))).toBeLessThan(plain + 10);
+  for (const location of [url, url.replace("https:", ""), url.replace("https://", "\\\\")])
+    expect(fastest(() => resolveLocation(location, from))).toBeLessThan(plain + 10);
+});
+
+test.each([
+  ["https://b.example/in", "https://b.example/in"],
+  ["/other?a=1", "https://hooks.example.com/other?a=1"],
+  ["//b.example/in", "https://b.example/in"],
+  ["ftp://b.example/in", null],
+  [`//${"a".repeat(64)}.example/in`, null],
+  [`/${"a".repeat(2_048)}`, null],
+  ["/\t/b.example", null],
+])("a subscription could have the URL of the `Location` %s, if any: %s", (location, url) => {
+  expect(resolveLocation(location, "https://hooks.example.com/in")).toBe(url);
 });
