@@ -40,11 +40,12 @@ CREATE TABLE `audit_trail` (
 	`webhook_id` text,
 	`before` text,
 	`after` text,
+	`lasting` integer DEFAULT false NOT NULL,
 	PRIMARY KEY(`at`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `audit_trail_of_workspace` ON `audit_trail` (`workspace_id`,`at`,`id`) WHERE workspace_id IS NOT NULL;--> statement-breakpoint
-CREATE INDEX `audit_trail_changes` ON `audit_trail` (`workspace_id`,`at`,`id`) WHERE webhook_id IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `audit_trail_changes` ON `audit_trail` (`workspace_id`,`lasting`,`at`,`id`) WHERE webhook_id IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `audit_trail_of_webhook` ON `audit_trail` (`webhook_id`,`at`,`id`) WHERE webhook_id IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `automations` (
 	`id` text PRIMARY KEY NOT NULL,

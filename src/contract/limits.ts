@@ -83,7 +83,12 @@ export const TEST_EVENTS_PER_MINUTE = 30;
 
 /** Maximum length of the URL that a portal link leads back to, in characters. */
 export const RETURN_URL_MAX_LENGTH = 1_000;
-/** Maximum changes of its subscriptions that the audit trail stores for a workspace's portal; the newest stay. */
+/**
+ * Maximum changes of URLs, secrets and headers in a workspace's portal in a day. The audit trail stores each of them for
+ * `AUDIT_KEPT_DAYS`, so that none is pushed out by later ones.
+ */
+export const PORTAL_LASTING_CHANGES_PER_DAY = 300;
+/** Maximum other changes that the audit trail stores for a workspace's portal; the newest stay. */
 export const PORTAL_CHANGES_KEPT = 2_000;
 
 /** How long an endpoint may take to respond. */
@@ -141,7 +146,7 @@ export const PROBE_INTERVAL_MS = 300_000;
  */
 export const PENDING_MAX = 50_000;
 
-/** Maximum responses to failed attempts that are stored for a subscription each day. */
+/** Maximum responses to failed attempts and test events that are stored for a subscription each day. */
 export const RESPONSES_PER_DAY = 500;
 
 /**

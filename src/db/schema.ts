@@ -606,6 +606,8 @@ export const auditTrail = sqliteTable(
     webhookId: text("webhook_id"),
     before: text({ mode: "json" }).$type<ChangedFields>(),
     after: text({ mode: "json" }).$type<ChangedFields>(),
+    /** Whether it is about a URL, a secret or a header, so that no number of later entries removes it. */
+    lasting: integer({ mode: "boolean" }).notNull().default(false),
   },
   (table) => [
     primaryKey({ columns: [table.at, table.id] }),
@@ -613,7 +615,7 @@ export const auditTrail = sqliteTable(
       .on(table.workspaceId, table.at, table.id)
       .where(sql`workspace_id IS NOT NULL`),
     index("audit_trail_changes")
-      .on(table.workspaceId, table.at, table.id)
+      .on(table.workspaceId, table.lasting, table.at, table.id)
       .where(sql`webhook_id IS NOT NULL`),
     index("audit_trail_of_webhook")
       .on(table.webhookId, table.at, table.id)

@@ -42,7 +42,7 @@ const AttemptResponse = z.object({
 const LoggedAttempt = AttemptView.extend({
   request: AttemptRequest.nullable().describe("null if nothing was sent"),
   response: AttemptResponse.nullable().describe(
-    `null if there was none, for a success that is not a test, and beyond ${RESPONSES_PER_DAY} failed attempts of the subscription in a day`,
+    `null if there was none, for a success that is not a test, and beyond ${RESPONSES_PER_DAY} responses of the subscription in a day`,
   ),
 });
 
@@ -88,7 +88,7 @@ export const WebhookView = z.object({
   responseLimitReached: z
     .boolean()
     .describe(
-      `whether responses to its failed attempts are no longer stored today, in UTC: ${RESPONSES_PER_DAY} were`,
+      `whether responses to its failed attempts and test events are no longer stored today, in UTC: ${RESPONSES_PER_DAY} were`,
     ),
   successRate: z
     .number()

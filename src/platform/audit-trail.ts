@@ -47,7 +47,7 @@ export const listAuditTrail = operation({
       directory,
       found.items.flatMap(({ ids }) => ids),
     );
-    const items = found.items.map(({ id, at, ...entry }) => ({
+    const items = found.items.map(({ id, at, lasting, ...entry }) => ({
       at: isoTime(at),
       ...entry,
       keys: Object.fromEntries(

@@ -194,7 +194,7 @@ export const redeliver = operation({
     // A range is one change, however many calls it takes.
     const change = { webhookId, method: "redeliver", actor: call.actor ?? null };
     const isNoted = cursor != null && (await hasRecentChange(call.env, change, now));
-    if (!dryRun && !isNoted) call.noteChange?.({ webhookId });
+    if (!dryRun && !isNoted) await call.noteChange?.({ webhookId });
     const named = eventIds && { eventIds };
     const range = {
       since: since ?? now,
@@ -209,6 +209,7 @@ export const redeliver = operation({
     const requeued = await sendAgain(placement.db, webhookId, wanted, now);
     if (!requeued) throw inactiveWebhook();
     const { count, next, queue } = requeued;
+    if (count === 0) await call.noteChange?.(null);
     if (!wanted.dryRun)
       call.ctx.waitUntil(
         sendWakeUps(call.env, placement.database, [{ subscriptionId: webhookId, queue }]),

@@ -3,15 +3,22 @@ import { ApiError } from "../contract/errors.ts";
 import { idKindOf } from "../contract/fields.ts";
 import { isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
+import { PORTAL_LASTING_CHANGES_PER_DAY } from "../contract/limits.ts";
 import { parseInput } from "../contract/parse.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { causeOf } from "../db/errors.ts";
 import type { ChangedFields } from "../db/schema.ts";
 import { log, logError } from "../log.ts";
 import { label } from "../primitives/text.ts";
-import { type AuditEntry, insertAuditEntry, VIA_PORTAL } from "../workspaces/audit-trail.ts";
+import {
+  type AuditEntry,
+  findLastingWait,
+  insertAuditEntry,
+  isLasting,
+  VIA_PORTAL,
+} from "../workspaces/audit-trail.ts";
 import { inTime } from "../workspaces/placement.ts";
-import type { Call, Operation, WebhookChange } from "./operation.ts";
+import type { Call, NoteChange, Operation, WebhookChange } from "./operation.ts";
 
 /** The field that a caller may add to the input of any operation, to name the person who acts. */
 const Actor = z.object({ actor: label(100).nullish() });
@@ -58,7 +65,7 @@ async function runNoted(
     // The actor is parsed first, so that the audit trail has it even if the rest of the input is invalid.
     entry.actor = parseActor(given);
     const input = parseCall(operation, given);
-    const noteChange = (change: WebhookChange) => void Object.assign(entry, change);
+    const noteChange: NoteChange = async (change) => setChange(entry, change);
     const { actor } = entry;
     const output = (await operation.run({ env, ctx, actor, note, noteChange }, input)) as object;
     note(...idsIn(operation.output, output));
@@ -123,7 +130,14 @@ function newEntry(method: string, via: string) {
     webhookId: null as string | null,
     before: null as ChangedFields | null,
     after: null as ChangedFields | null,
+    lasting: false,
   };
+}
+
+/** Sets the change of an entry; null for none. */
+function setChange(entry: ReturnType<typeof newEntry>, change: WebhookChange | null): void {
+  Object.assign(entry, change ?? { webhookId: null, before: null, after: null });
+  entry.lasting = change !== null && isLasting(entry);
 }
 
 /**
@@ -135,12 +149,24 @@ export async function runInPortal<Result>(
   method: string,
   workspaceId: string,
   actor: string | null,
-  run: (noteChange: (change: WebhookChange) => void) => Promise<Result>,
+  run: (noteChange: NoteChange) => Promise<Result>,
 ): Promise<Result> {
   const startedAt = performance.now();
   const entry = { ...newEntry(method, VIA_PORTAL), workspaceId, actor };
+  const noteChange: NoteChange = async (change) => {
+    const wasLasting = entry.lasting;
+    setChange(entry, change);
+    if (!entry.lasting || wasLasting) return;
+    const waitSeconds = await findLastingWait(env, workspaceId, Date.now());
+    if (waitSeconds > 0)
+      throw new InputError(
+        "webhookId",
+        `its workspace has changed URLs, secrets or headers ${PORTAL_LASTING_CHANGES_PER_DAY} times in a day`,
+        { retry_after_seconds: waitSeconds },
+      );
+  };
   try {
-    const result = await run((change) => void Object.assign(entry, change));
+    const result = await run(noteChange);
     entry.result = "ok";
     return result;
   } catch (thrown) {

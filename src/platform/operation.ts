@@ -13,15 +13,26 @@ export interface Call {
   actor?: string | null;
   /** Notes ids for the audit trail that the fields of the input do not have, such as that of the workspace. */
   note?(...ids: string[]): void;
-  /** Notes for the audit trail that the call has changed a subscription. */
-  noteChange?(change: WebhookChange): void;
+  /**
+   * Notes for the audit trail that the call changes a subscription, before it does so: if it fails, the change may have
+   * happened. Null says that it has changed nothing after all.
+   *
+   * @throws InputError if the portal has made too many changes of this kind.
+   */
+  noteChange?: NoteChange;
 }
+
+export type NoteChange = (change: WebhookChange | null) => Promise<void>;
 
 /** A change of a subscription: the changed fields, before and after. */
 export interface WebhookChange {
-  webhookId: string;
+  /** Null for one that does not exist yet. */
+  webhookId: string | null;
   before?: ChangedFields;
   after?: ChangedFields;
+  /** The id and the time of its entry, if it can be noted twice and must have one entry. */
+  id?: string;
+  at?: number;
 }
 
 /**

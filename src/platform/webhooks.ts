@@ -155,7 +155,9 @@ export const updateWebhook = operation({
       const before = await findFields(db, webhookId);
       expectFields(before, expected ?? {});
       const { changed, headersDropped } = await changeFields(call.env, before, wanted);
-      call.noteChange?.({ webhookId, ...diffFields(before, { ...before, ...changed }) });
+      const diff = diffFields(before, { ...before, ...changed });
+      if (Object.keys(diff.after).length === 0) return {};
+      await call.noteChange?.({ webhookId, ...diff });
       // The change is tried once. After a lost reply, a second try would undo a change that another call made since.
       const { isChanged, wakeUps } = await commit(
         withoutRetries(db),
@@ -207,10 +209,14 @@ export const enableWebhook = operation({
     const change = { webhookId, method: "enableWebhook", actor: call.actor ?? null };
     const isNoted = after !== null && (await hasRecentChange(call.env, change, now));
     if (!isNoted && (since !== null || before.disabledAt !== null))
-      call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: null }) });
+      await call.noteChange?.({
+        webhookId,
+        ...diffFields(before, { ...before, disabledAt: null }),
+      });
     const replayed = await enableAndReplay(placement.db, webhookId, since, now, after);
     if (!replayed) throw inactiveWebhook();
     const { count, next, queue } = replayed;
+    if (count === 0 && before.disabledAt === null) await call.noteChange?.(null);
     if (since !== null)
       call.ctx.waitUntil(
         sendWakeUps(call.env, placement.database, [{ subscriptionId: webhookId, queue }]),
@@ -237,7 +243,7 @@ export const sendTestEvent = operation({
         `its workspace has sent ${TEST_EVENTS_PER_MINUTE} test events in a minute`,
         { retry_after_seconds: waitSeconds },
       );
-    call.noteChange?.({ webhookId });
+    await call.noteChange?.({ webhookId });
     return postTestEvent(call.env, db, subscription, type, now);
   },
 });
@@ -252,7 +258,7 @@ export const disableWebhook = operation({
     const now = Date.now();
     const before = await findFields(db, webhookId);
     if (before.disabledAt === null)
-      call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: now }) });
+      await call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: now }) });
     // Not retried: a second try could disable a subscription that was enabled again in between.
     const wakeUps = await commit(withoutRetries(db), disableSubscription(webhookId, now));
     call.ctx.waitUntil(sendWakeUps(call.env, database, wakeUps));
@@ -269,7 +275,8 @@ export const deleteWebhook = operation({
   async run(call, { webhookId }) {
     const found = await locateWebhook(call, webhookId);
     if (!found) return {};
-    call.noteChange?.({ webhookId, before: showFields(await findFields(found.db, webhookId)) });
+    const before = showFields(await findFields(found.db, webhookId));
+    await call.noteChange?.({ webhookId, before });
     const { wakeUps } = await commit(found.db, deleteSubscription(null, webhookId, Date.now()));
     call.ctx.waitUntil(sendWakeUps(call.env, found.database, wakeUps));
     return {};
@@ -294,7 +301,7 @@ export const rotateWebhookSecret = operation({
     const { db } = await findWebhook(call, webhookId);
     const now = Date.now();
     const before = await findFields(db, webhookId);
-    call.noteChange?.({ webhookId, ...diffFields(before, { ...before, rotatedAt: now }) });
+    await call.noteChange?.({ webhookId, ...diffFields(before, { ...before, rotatedAt: now }) });
     return rotateSecret(db, call.env.ENCRYPTION_KEYS, webhookId, overlap, now);
   },
 });
@@ -306,9 +313,10 @@ export const endSecretOverlap = operation({
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
     const { db } = await findWebhook(call, webhookId);
-    call.noteChange?.({ webhookId });
+    await call.noteChange?.({ webhookId });
     // Not retried: a second try could end the overlap of a rotation that was made in between.
-    await commit(withoutRetries(db), endOverlap(webhookId, Date.now()));
+    const ended = await commit(withoutRetries(db), endOverlap(webhookId, Date.now()));
+    if (ended === 0) await call.noteChange?.(null);
     return {};
   },
 });

@@ -73,9 +73,13 @@ export async function changeFields(
     return { changed, headersDropped: [] };
   const owner = { ...before, subscriptionId: before.id };
   const isKept = !isElsewhere && headers === undefined;
-  const present = isKept ? await openHeaders(env, owner, before.sealedHeaders) : {};
-  const next = changeHeaders(present, wanted);
-  Object.assign(changed, await sealHeaders(env, owner, next));
+  // What cannot be decrypted can still be replaced.
+  const opened = openHeaders(env, owner, before.sealedHeaders);
+  const present = isKept ? await opened : await opened.catch(() => null);
+  const next = changeHeaders(isKept ? (present ?? {}) : {}, wanted);
+  // Encrypted again, the same headers would look like others.
+  const isChanged = JSON.stringify(present) !== JSON.stringify(next);
+  if (isChanged) Object.assign(changed, await sealHeaders(env, owner, next));
   const headersDropped = isElsewhere ? listDropped(before.headerNames, next, wanted) : [];
   return { changed, headersDropped };
 }

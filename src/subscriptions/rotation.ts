@@ -2,7 +2,7 @@ import { and, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import { commit, counted, type Database, type Part, withoutRetries } from "../db/client.ts";
+import { commit, counted, type Database, type Statements, withoutRetries } from "../db/client.ts";
 import { subscriptions } from "../db/schema.ts";
 import { expectDataKey } from "../encryption/personal-data.ts";
 import { sealSecret } from "../endpoints/secrets.ts";
@@ -65,14 +65,17 @@ export async function rotateSecret(
 
 /**
  * Ends the grace period of earlier secrets: only the current secret signs from now on. They stay stored until the next
- * rotation, because the history recomputes the signatures that they made.
+ * rotation, because the history recomputes the signatures that they made. Reads 0 if none of them still signed.
  */
-export function endOverlap(subscriptionId: string, now: number): Part {
+export function endOverlap(subscriptionId: string, now: number): Statements<number> {
   const { earlierSecrets } = subscriptions;
   const ended = sql`(SELECT json_group_array(json_set(earlier.value, '$.until', min(earlier.value->>'until', ${now})))
     FROM json_each(${earlierSecrets}) AS earlier)`;
-  return qb
-    .update(subscriptions)
-    .set({ earlierSecrets: ended })
-    .where(isSubscription(subscriptionId));
+  const isSigning = sql`EXISTS (SELECT 1 FROM json_each(${earlierSecrets}) AS earlier WHERE earlier.value->>'until' > ${now})`;
+  return counted(
+    qb
+      .update(subscriptions)
+      .set({ earlierSecrets: ended })
+      .where(and(isSubscription(subscriptionId), isSigning)),
+  );
 }

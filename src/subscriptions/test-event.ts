@@ -1,10 +1,19 @@
 import { sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
+import { RESPONSES_PER_DAY } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { insertFrom } from "../db/builder.ts";
-import { combine, commit, type Database, type Statements } from "../db/client.ts";
-import { attempts, deliveries, events, PRIORITY, subscriptions } from "../db/schema.ts";
+import { combine, commit, type Database, prepared, type Statements } from "../db/client.ts";
+import {
+  attempts,
+  deliveries,
+  deliveryCounts,
+  events,
+  PRIORITY,
+  subscriptions,
+} from "../db/schema.ts";
+import { addCounts, startOfDay } from "../delivery/attempts.ts";
 import { type Outcome, statusOf } from "../delivery/outcome.ts";
 import { createSender, type PreparedDelivery } from "../delivery/sender.ts";
 import type { WebhookDelivery } from "../events/bodies.ts";
@@ -63,7 +72,18 @@ export async function postTestEvent(
   return result;
 }
 
-/** Records a test event, unless its subscription was deleted in the meantime. */
+/** Counts a stored response to a test event, unless an earlier try has recorded the event. */
+const countResponse = prepared(
+  addCounts(
+    sql`${subscriptions.deletedAt} IS NULL AND NOT EXISTS (SELECT 1 FROM ${deliveries}
+      WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${sql.placeholder("eventId")})`,
+  ),
+);
+
+/**
+ * Records a test event, unless its subscription was deleted in the meantime. Its response counts for
+ * `RESPONSES_PER_DAY`, and is not stored beyond that.
+ */
 function record(
   subscriptionId: string,
   type: WebhookEvent,
@@ -75,7 +95,13 @@ function record(
   const { id, workspaceId, deletedAt } = subscriptions;
   const once = sql`FROM ${subscriptions} WHERE ${id} = ${subscriptionId} AND ${deletedAt} IS NULL
     ON CONFLICT DO NOTHING`;
+  const day = startOfDay(now);
+  const counts = JSON.stringify([{ subscriptionId, day, counts: { responses: 1 } }]);
+  const responses = sql`(SELECT ${deliveryCounts.counts}->>'responses' FROM ${deliveryCounts}
+    WHERE ${deliveryCounts.workspaceId} = ${workspaceId} AND ${deliveryCounts.subscriptionId} = ${id}
+      AND ${deliveryCounts.day} = ${day})`;
   return combine({
+    counted: response === null ? undefined : countResponse({ eventId, counts }),
     event: insertFrom(
       events,
       { id: eventId, workspaceId, type, body, owed: [subscriptionId], createdAt: now, test: true },
@@ -110,7 +136,7 @@ function record(
         outcome,
         status,
         durationMs,
-        response: sql`unhex(${response})`,
+        response: sql`iif(${responses} <= ${RESPONSES_PER_DAY}, unhex(${response}), NULL)`,
       },
       once,
     ),

@@ -1,5 +1,10 @@
-import { and, type Column, eq, inArray, isNotNull, type SQL, sql } from "drizzle-orm";
-import { AUDIT_KEPT_DAYS, PAGE_LIMIT, PORTAL_CHANGES_KEPT } from "../contract/limits.ts";
+import { and, type Column, desc, eq, inArray, isNotNull, type SQL, sql } from "drizzle-orm";
+import {
+  AUDIT_KEPT_DAYS,
+  PAGE_LIMIT,
+  PORTAL_CHANGES_KEPT,
+  PORTAL_LASTING_CHANGES_PER_DAY,
+} from "../contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
 import {
@@ -52,14 +57,57 @@ const PRUNED_MAX = 10;
 
 /**
  * Deletes the oldest changes that a workspace made in its portal, beyond `PORTAL_CHANGES_KEPT`, so that no tenant can
- * fill the database that it shares with others. Calls of the platform stay.
+ * fill the database that it shares with others. Calls of the platform stay, and so do changes of URLs, secrets and
+ * headers, which `findLastingWait` bounds.
  */
 function pruneChanges(workspaceId: string): Part {
   const { at, id, via } = auditTrail;
-  const isChange = and(eq(auditTrail.workspaceId, workspaceId), isNotNull(auditTrail.webhookId));
+  const isChange = isChangeOf(workspaceId, false);
   return sql`DELETE FROM ${auditTrail} WHERE ${via} = ${VIA_PORTAL} AND (${at}, ${id}) IN (
     SELECT ${at}, ${id} FROM ${auditTrail} WHERE ${isChange}
     ORDER BY ${at} DESC, ${id} DESC LIMIT ${PRUNED_MAX} OFFSET ${PORTAL_CHANGES_KEPT})`;
+}
+
+/** SQL condition: the entry is a change of a subscription of the workspace, and lasting or not. */
+function isChangeOf(workspaceId: string, lasting: boolean): SQL | undefined {
+  return and(
+    eq(auditTrail.workspaceId, workspaceId),
+    eq(auditTrail.lasting, lasting),
+    isNotNull(auditTrail.webhookId),
+  );
+}
+
+/**
+ * Whether a change is about a URL, a secret or a header. Somebody who has stolen a session changes these, and must not
+ * be able to remove the entries.
+ */
+export function isLasting({ method, before, after }: Partial<AuditEntry>): boolean {
+  const changed = { ...before, ...after };
+  return (
+    method === "endSecretOverlap" ||
+    "url" in changed ||
+    "headers" in changed ||
+    "rotatedAt" in changed
+  );
+}
+
+/**
+ * Finds how long a workspace must wait until it may make another lasting change in its portal, in seconds; 0 if it need
+ * not. Changes that are under way at the same time may exceed `PORTAL_LASTING_CHANGES_PER_DAY`.
+ */
+export async function findLastingWait(env: Env, workspaceId: string, now: number): Promise<number> {
+  const { at, id } = auditTrail;
+  const found = await queryIfReachable(env, DIRECTORY, (db) =>
+    db
+      .select({ at })
+      .from(auditTrail)
+      .where(isChangeOf(workspaceId, true))
+      .orderBy(desc(at), desc(id))
+      .limit(1)
+      .offset(PORTAL_LASTING_CHANGES_PER_DAY - 1),
+  );
+  const [first] = found ?? [];
+  return first ? Math.max(0, Math.ceil((first.at + DAY_MS - now) / 1000)) : 0;
 }
 
 /**

@@ -209,6 +209,7 @@ export const EVENTS: Fault[] = [
     ["endpoints/target.ts", "&& !isIsatap(address)", "", "an address in an IPv6 address is checked"],
     ["delivery/post.ts", '"X-Service-Test": "true"', "", "a test event says that it is one"],
     ["history/ledger.ts", " AND NOT ${events.test}", "", "a test event is not in the ledger"],
+    ["subscriptions/test-event.ts", "iif(${responses} <= ${RESPONSES_PER_DAY}, ", "iif(1, ", "responses to test events are bounded by the day"],
     ["subscriptions/test-event.ts", "= ${subscriptionId} AND ${deletedAt} IS NULL", "= ${subscriptionId}", "nothing is recorded for a subscription that was deleted"],
     ["email/send.ts", "/^E_[A-Z_]{1,60}$/.test(code)", "true", "a log line has no text of the mail service"],
     ["email/facts.ts", "now - failingSince >= TELL_AFTER_MS", "true", "administrators are told after a day", { violation: /says too early/, seed: 49 }],

@@ -83,7 +83,7 @@ export const RECORDS: Fault[] = [
     ["personal-data.ts", "    if (closed.keys.length === GATES_AT_ONCE) return { done: false };\n", "", "nothing is erased before all gates know"],
     ["personal-data.ts", "const env = budget.meter(call.env);", "const { env } = call;", "an erasure counts its statements"],
     ["personal-data.ts", "if (isSubscription && done) done", "if (isSubscription) done", "the directory points to what is left of a workspace"],
-    ["deliveries.ts", "if (!dryRun && !isNoted) call.", "if (!isNoted) call.", "a dry run is no change"],
+    ["deliveries.ts", "if (!dryRun && !isNoted) await call.", "if (!isNoted) call.", "a dry run is no change"],
   ]),
   ...faultsIn("moving/", [
     ["steps.ts", "selectWakeUps(lock.workspaceId, Number.MAX_SAFE_INTEGER)", "selectWakeUps(lock.workspaceId, Date.now())", "a retry that is due after a move does not wait for the scheduled job"],
@@ -120,6 +120,8 @@ export const RECORDS: Fault[] = [
     ["rows.ts", "> (${commaList(position.map", ">= (${commaList(position.map", "no page of an export repeats a row"],
     ["rewrap.ts", "    isWritable(id),\n", "", "a data key of a workspace that is moving is left out"],
     ["workspaces.ts", "const CLOCK_SKEW_MS = 10_000;", "const CLOCK_SKEW_MS = 0;", "a session ends although another clock dated its link"],
+    ["audit-trail.ts", "isChangeOf(workspaceId, false)", "isChangeOf(workspaceId, true)", "an entry about a URL is not pushed out"],
+    ["audit-trail.ts", ".offset(PORTAL_LASTING_CHANGES_PER_DAY - 1)", ".offset(1e9)", "lasting entries of a tenant are bounded"],
     ["audit-trail.ts", "iif(${isErased}, NULL, ", "iif(${isErased} AND 0, NULL, ", "an erasure leaves no fields of a change that is noted after it"],
     ["audit-trail.ts", "WHERE ${via} = ${VIA_PORTAL} AND (", "WHERE (", "a busy portal deletes no entry of the platform"],
     ["audit-trail.ts", "inArray(auditTrail.result, [\"ok\", \"failed\"])", "inArray(auditTrail.result, [\"ok\"])", "a change that failed may have happened"],

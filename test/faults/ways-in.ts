@@ -97,6 +97,7 @@ export const WAYS_IN: Fault[] = [
     ["drain-body.ts", "setTimeout(giveUp, UNREAD_BODY_MAX.ms)", "setTimeout(() => {}, UNREAD_BODY_MAX.ms)", "a slow body holds no answer for long"],
     ["portal/authentication.ts", 'c.req.path === EXCHANGE ? "link" : "session"', '"session"', "a link opens a session"],
     ["portal/authentication.ts", "if (!success) throw", "if (false) throw", "the portal's requests are limited per workspace"],
+    ["portal/authentication.ts", "await limitRequests(c, `${workspaceId} ${issuedAt}`);", "await limitRequests(c, workspaceId);", "an ended session uses up nobody's limit"],
     ["portal/authentication.ts", 'if (!access.accessGranted) throw new ApiError("workspace_access_denied");', "", "a workspace without access has no portal"],
     ["portal/authentication.ts", 'if (webhookId !== null && !access.webhookFound) throw new ApiError("webhook_not_found");', "", "the portal shows no other workspace's subscription"],
     ["portal/portal.ts", "{ ...given, ...bound }", "{ ...bound, ...given }", "the body does not choose the workspace"],

@@ -14,6 +14,12 @@ import type { AppEnv } from "../context.ts";
 /** The period of `PORTAL_REQUESTS` in wrangler.toml. */
 const WINDOW_SECONDS = 60;
 
+/** Counts a request. @throws ApiError `rate_limited`. */
+async function limitRequests(c: Context<AppEnv>, key: string): Promise<void> {
+  const { success } = await c.env.PORTAL_REQUESTS.limit({ key });
+  if (!success) throw new ApiError("rate_limited", { retry_after_seconds: WINDOW_SECONDS });
+}
+
 /** The path that exchanges the token of a link for that of a session. All other paths require a session. */
 export const EXCHANGE = "/portal/api/session";
 
@@ -21,6 +27,9 @@ export const EXCHANGE = "/portal/api/session";
  * Authenticates all requests under `/portal/api`. Admits requests with a valid token whose workspace has access. A
  * token that we did not sign costs no look-up. A read-only session may change nothing. If the path names a subscription
  * that does not belong to the workspace, the response is 404, and nothing else is read.
+ *
+ * Requests count twice: first for their link, whose sessions may have ended, and then for the workspace. So a session
+ * that has ended uses up no limit but its own.
  *
  * As under `/v1`, the body is read before the request is admitted, and its transactions fail if the session has
  * ended in the meantime.
@@ -35,9 +44,8 @@ export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promis
   const { PORTAL_SIGNING_KEYS: keys } = c.env;
   const grant = token && (await verifyPortalToken(keys, purpose, token, Date.now()));
   if (!grant) throw new ApiError("invalid_api_key");
-  const { workspaceId } = grant;
-  const { success } = await c.env.PORTAL_REQUESTS.limit({ key: workspaceId });
-  if (!success) throw new ApiError("rate_limited", { retry_after_seconds: WINDOW_SECONDS });
+  const { workspaceId, issuedAt } = grant;
+  await limitRequests(c, `${workspaceId} ${issuedAt}`);
   if (c.req.method === "POST" && purpose === "session") {
     await readBody(c);
     if (Date.now() >= grant.endsAt) throw new ApiError("invalid_api_key");
@@ -51,13 +59,13 @@ export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promis
   if (!access) throw new ApiError("invalid_api_key");
   c.set("workspaceId", workspaceId);
   if (!access.accessGranted) throw new ApiError("workspace_access_denied");
-  if (grant.issuedAt <= access.sessionsNotBefore) throw new ApiError("invalid_api_key");
+  if (issuedAt <= access.sessionsNotBefore) throw new ApiError("invalid_api_key");
+  await limitRequests(c, workspaceId);
   const isChange = purpose === "session" && c.req.method !== "GET" && c.req.method !== "HEAD";
   if (isChange && grant.readOnly)
     throw new ApiError("workspace_access_denied", { reason: "read_only_session" });
   if (webhookId !== null && !access.webhookFound) throw new ApiError("webhook_not_found");
   const { database, db } = placement;
-  const { issuedAt } = grant;
   const guard = guardWrites(workspaceId, { issuedAt });
   c.set("database", database);
   c.set("db", isChange ? openDatabase(bindingOf(c.env, database), guard) : db);

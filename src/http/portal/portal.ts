@@ -100,9 +100,12 @@ portal.post("/portal/api/webhooks", async (c) => {
   const creation = parseInput(WebhookCreation, await readJson(c));
   const headers = parseInput(CreationHeaders, c.req.header());
   const created = await inSession(c, "createWebhook", async (noteChange) => {
+    await noteChange({ webhookId: null, after: { url: creation.url, events: creation.events } });
     const webhook = await subscribe(c, creation, headers[IDEMPOTENCY_KEY]);
-    const { id: webhookId, url, events } = webhook;
-    noteChange({ webhookId, after: { url, events } });
+    const { id: webhookId, url, events, created_at } = webhook;
+    // A repeated request has the same entry as the first one.
+    const entry = { id: `created ${webhookId}`, at: Date.parse(created_at) };
+    await noteChange({ ...entry, webhookId, after: { url, events } });
     return webhook;
   });
   return c.json(created, 201);
@@ -111,7 +114,7 @@ portal.delete("/portal/api/webhooks/:webhookId", async (c) => {
   const { webhookId } = c.req.param();
   await inSession(c, "deleteWebhook", async (noteChange) => {
     const before = showFields(await findFields(c.get("db"), webhookId));
-    noteChange({ webhookId, before });
+    await noteChange({ webhookId, before });
     await unsubscribe(c, webhookId);
   });
   return c.body(null, 204);

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { TEST_EVENTS_PER_MINUTE } from "../../../src/contract/limits.ts";
+import { RESPONSES_PER_DAY, TEST_EVENTS_PER_MINUTE } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
 import { takeTestEvent } from "../../../src/workspaces/workspaces.ts";
 import { deployedWith, errorOf, openWorkspace, Platform } from "../../support/api.ts";
@@ -11,6 +11,7 @@ import {
   subscribe,
   subscriberUrl,
 } from "../../support/deliveries.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
 import { openPortal } from "../../support/portal.ts";
 
 test("The test events of a workspace have one budget a minute, whatever its endpoints respond", async () => {
@@ -53,4 +54,29 @@ test("The minute that test events are counted in begins with its first one", asy
   expect(await take(30_500)).toBe(30);
   expect(await take(59_000)).toBe(1);
   expect(await take(60_000)).toBe(null);
+});
+
+test("Responses to test events count for those that a subscription may store in a day", async () => {
+  const { workspaceId } = await openWorkspace();
+  const { id: webhookId } = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
+  const { id: other } = await subscribe(workspaceId);
+  await Platform.sendTestEvent({ webhookId, type: "lead.created" });
+  const storeMore = (count: number) =>
+    WORKSPACE_DB.prepare(
+      "UPDATE delivery_counts SET counts = json_set(counts, '$.responses', ?) WHERE subscription_id = ?",
+    )
+      .bind(count, webhookId)
+      .run();
+  const isStored = async (id: string) => {
+    const { eventId } = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
+    const stored = WORKSPACE_DB.prepare("SELECT response FROM attempts WHERE event_id = ?");
+    return (await stored.bind(eventId).first("response")) !== null;
+  };
+  await storeMore(RESPONSES_PER_DAY - 2);
+  expect((await Platform.readWebhook({ webhookId })).responseLimitReached).toBe(false);
+  expect(await isStored(webhookId)).toBe(true);
+  expect(await isStored(webhookId)).toBe(true);
+  expect((await Platform.readWebhook({ webhookId })).responseLimitReached).toBe(true);
+  expect(await isStored(webhookId)).toBe(false);
+  expect(await isStored(other)).toBe(true);
 });

@@ -4,6 +4,7 @@ import { encodeCursor } from "../../../../src/contract/cursor.ts";
 import { openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
 import { HOUR_MS, subscribe, subscriberUrl } from "../../../support/deliveries.ts";
 import { keepLog } from "../../../support/log-lines.ts";
+import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { exchange, openOwed, portalOf } from "../../../support/portal.ts";
 
 const lines = keepLog();
@@ -94,16 +95,26 @@ test("The platform's own changes are listed with those of the portal", async () 
 });
 
 test("What is rejected, changes nothing or only shows something is no change", async () => {
-  const { workspaceId, path } = await openOwed();
+  const { workspaceId, path, url } = await openOwed();
   const portal = await openAs(workspaceId);
-  const statuses = [
-    await portal.post(`${path}/update`, { url: "https://10.0.0.1/" }),
-    await portal.post(`${path}/enable`, {}),
-    await portal.get(`${path}/deliveries`),
-  ].map(({ status }) => status);
-  expect([statuses, await changesIn(portal, path)]).toEqual([[400, 200, 200], []]);
-  await portal.post(`${path}/update`, { url: "https://ok-changed.example/" });
-  expect(await changesIn(portal, path)).toMatchObject([{ method: "updateWebhook", result: "ok" }]);
+  const headers = { Authorization: "Bearer gateway-secret" };
+  const since = new Date().toISOString();
+  const statuses: number[] = [];
+  for (const [action, body] of [
+    ["update", { headers }],
+    ["update", { url: "https://10.0.0.1/" }],
+    ["update", { url, events: ["lead.created"], description: "" }],
+    ["update", { headers }],
+    ["update", { setHeaders: headers, removeHeaders: ["X-Other"] }],
+    ["enable", {}],
+    ["overlap", {}],
+    ["enable", { redeliverSince: since }],
+    ["redeliver", { since }],
+  ] as const)
+    statuses.push((await portal.post(`${path}/${action}`, body)).status);
+  await portal.get(`${path}/deliveries`);
+  expect(statuses).toEqual([200, 400, ...Array(7).fill(200)]);
+  expect(await changesIn(portal, path)).toMatchObject([{ after: { headers: ["Authorization"] } }]);
 });
 
 test("A change that failed is listed, because it may have happened", async () => {
@@ -125,10 +136,18 @@ function rangeOf({ eventIds }: { eventIds: [string, ...string[]] }) {
   return { since, cursor };
 }
 
+/** Makes a replay send the events of `openOwed`, because one that sends none is no change. */
+function exhaustAll({ webhookId }: { webhookId: string }) {
+  return WORKSPACE_DB.prepare("UPDATE deliveries SET state = 'exhausted' WHERE subscription_id = ?")
+    .bind(webhookId)
+    .run();
+}
+
 test("A range that is sent again is one change, however many calls it takes", async () => {
   const owed = await openOwed();
   const portal = await openAs(owed.workspaceId);
   const { since, cursor } = rangeOf(owed);
+  await exhaustAll(owed);
   for (const body of [{ since, dryRun: true }, { since }, { since, cursor }])
     expect((await portal.post(`${owed.path}/redeliver`, body)).status).toBe(200);
   expect(await changesIn(portal, owed.path)).toHaveLength(1);
@@ -158,6 +177,7 @@ test.each([
     const owed = await openOwed();
     const { since, cursor } = rangeOf(owed);
     const send = async (actor: string) => {
+      await exhaustAll(owed);
       const portal = await openAs(owed.workspaceId, actor);
       const { status } = await portal.post(`${owed.path}/${action}`, { [name]: since, cursor });
       expect(status).toBe(200);
@@ -219,6 +239,90 @@ test("A workspace's audit trail keeps the newest 2,000 changes from its portal",
       .bind(workspaceId, via)
       .first("n");
   expect([await count("portal"), await count("rpc")]).toEqual([2_000, 1]);
+});
+
+test("An entry about a URL, a secret or a header is pushed out by nothing", async () => {
+  const { workspaceId, path, webhookId } = await openOwed();
+  const portal = await openAs(workspaceId);
+  await portal.post(`${path}/update`, { url: "https://attacker.example/leads" });
+  await portal.post(`${path}/update`, { headers: { Authorization: "Bearer x" } });
+  await portal.post(`${path}/secret`, {});
+  await portal.post(`${path}/overlap`, {});
+  await env.DB.prepare(
+    `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2100)
+      INSERT INTO audit_trail (at, id, method, workspace_id, ids, via, result, duration_ms, webhook_id)
+      SELECT ?3 + i, 'other' || i, 'disableWebhook', ?1, '[]', 'portal', 'ok', 0, ?2 FROM n`,
+  )
+    .bind(workspaceId, webhookId, Date.now())
+    .run();
+  for (let i = 0; i < 12; i++) await portal.post(`${path}/update`, { description: `${i}` });
+  const { results } = await env.DB.prepare(
+    "SELECT method FROM audit_trail WHERE webhook_id = ? AND lasting ORDER BY at, id",
+  )
+    .bind(webhookId)
+    .all();
+  expect(results.map(({ method }) => method)).toEqual([
+    "updateWebhook",
+    "updateWebhook",
+    "rotateWebhookSecret",
+    "endSecretOverlap",
+  ]);
+  const { n } = (await env.DB.prepare("SELECT count(*) AS n FROM audit_trail WHERE webhook_id = ?")
+    .bind(webhookId)
+    .first()) as { n: number };
+  expect(n).toBe(2_004);
+});
+
+test("A workspace's portal changes URLs, secrets and headers 300 times a day, and may always disable", async () => {
+  const { workspaceId, path, webhookId, url } = await openOwed();
+  const other = await openOwed();
+  const portal = await openAs(workspaceId);
+  const fill = (count: number, at: number) =>
+    env.DB.prepare(
+      `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?3)
+      INSERT INTO audit_trail (at, id, method, workspace_id, ids, via, result, duration_ms, webhook_id, lasting)
+      SELECT ?4 + i, 'lasting' || i || ?4, 'updateWebhook', ?1, '[]', 'portal', 'ok', 0, ?2, 1 FROM n`,
+    )
+      .bind(workspaceId, webhookId, count, at)
+      .run();
+  const now = Date.now();
+  await fill(500, now - 86_400_000 - 1_000);
+  await fill(299, now - 3_600_000);
+  const change = () => portal.post(`${path}/update`, { url: `${url}?n=${crypto.randomUUID()}` });
+  expect((await change()).status).toBe(200);
+  const creation = { url: subscriberUrl(), events: ["lead.created"] };
+  const refused = [
+    await change(),
+    await portal.post(`${path}/update`, { headers: { "X-A": "1" } }),
+    await portal.post(`${path}/secret`, {}),
+    await portal.post("/webhooks", creation),
+    await portal.delete(path),
+  ];
+  for (const { status, headers } of refused) {
+    expect(status).toBe(429);
+    expect(Number(headers["retry-after"])).toBeGreaterThan(82_000);
+  }
+  expect((await portal.get<{ items: object[] }>("/webhooks")).body.items).toHaveLength(1);
+  for (const [action, body] of [
+    ["update", { description: "x" }],
+    ["disable", {}],
+  ] as const)
+    expect((await portal.post(`${path}/${action}`, body)).status).toBe(200);
+  // Neither the platform nor another workspace is limited by this.
+  await Platform.rotateWebhookSecret({ webhookId });
+  expect((await other.portal.post(`${other.path}/secret`, {})).status).toBe(200);
+});
+
+test("A creation that is repeated with its Idempotency-Key has one entry", async () => {
+  const { workspaceId } = await openWorkspace();
+  const portal = await openAs(workspaceId);
+  const body = JSON.stringify({ url: subscriberUrl(), events: ["lead.created"] });
+  const headers = { "Content-Type": "application/json", "Idempotency-Key": "k1" };
+  const create = () => portal.send<{ id: string }>("/webhooks", { method: "POST", headers, body });
+  const { id } = (await create()).body;
+  expect((await create()).body.id).toBe(id);
+  const { items } = await Platform.listAuditTrail({ workspaceId });
+  expect(items.filter(({ method }) => method === "createWebhook")).toHaveLength(1);
 });
 
 test("A reading of a lead in the portal can be told from the log", async () => {

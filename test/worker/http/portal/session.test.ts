@@ -99,12 +99,30 @@ describe("a link's token", () => {
     for (let i = 0; i < 30; i++) expect(await exchange(forged, fetch)).toEqual(UNAUTHORIZED);
   });
 
-  test("counts against its workspace's requests when it is exchanged", async () => {
+  test("counts against its workspace's requests when it is exchanged, unless it has ended", async () => {
     const { workspaceId } = await openWorkspace();
-    const limit = vi.fn(async () => ({ success: false }));
+    const limit = vi.fn(async ({ key }: { key: string }) => ({ success: key !== workspaceId }));
     const fetch = deployedWith({ PORTAL_REQUESTS: { limit } });
-    const answer = await exchange(await linkToken(workspaceId), fetch);
+    const token = await linkToken(workspaceId);
+    const answer = await exchange(token, fetch);
     expect(answer).toMatchObject({ status: 429, headers: { "retry-after": "60" } });
-    expect(limit.mock.calls).toEqual([[{ key: workspaceId }]]);
+    await Platform.endPortalSessions({ workspaceId });
+    expect(await exchange(token, fetch)).toEqual(UNAUTHORIZED);
+  });
+
+  test("and its sessions have a limit of their own, which is used up although they have ended", async () => {
+    const { workspaceId } = await openWorkspace();
+    const counts = new Map<string, number>();
+    const limit = async ({ key }: { key: string }) => {
+      counts.set(key, (counts.get(key) ?? 0) + 1);
+      return { success: (counts.get(key) ?? 0) <= 3 };
+    };
+    const fetch = deployedWith({ PORTAL_REQUESTS: { limit } });
+    const ended = portalOf(await sessionToken(workspaceId), fetch);
+    await Platform.endPortalSessions({ workspaceId });
+    const statuses: number[] = [];
+    for (let i = 0; i < 5; i++) statuses.push((await ended.get("/webhooks")).status);
+    expect(statuses).toEqual([401, 401, 401, 429, 429]);
+    expect((await exchange(await linkToken(workspaceId), fetch)).status).toBe(200);
   });
 });
