@@ -205,7 +205,7 @@ export const fr: Texts = {
   },
 
   trouble: {
-    said: (outcome, time) => `${outcome}, le ${time}. Votre serveur a répondu :`,
+    said: (outcome, time) => `${outcome}, le ${time}. Votre serveur a répondu :`,
     nothingSaid: (outcome, time) => `${outcome}, le ${time}.`,
     notStored: "Le texte de la réponse n’a pas été enregistré.",
     headers: "Modifier les en-têtes…",
@@ -299,7 +299,7 @@ export const fr: Texts = {
     until: "Au",
     find: "Rechercher",
     findHint: "Nom, e-mail, téléphone ou id",
-    waiting: "En attente : nouvelles ou en échec",
+    waiting: "En attente : nouvelles ou en échec",
     filter: (n) => (n === 0 ? "Filtrer" : `Filtrer (${n})`),
     all: "Tous",
     allStatuses: "Toutes",
@@ -321,7 +321,7 @@ export const fr: Texts = {
     looking: "Recherche parmi les livraisons plus anciennes.",
     lookedBackTo: (time) => `Livraisons parcourues jusqu’au ${time}.`,
     noLead: (text) =>
-      `Aucun lead n’a « ${text} » dans son nom, son adresse e-mail ou son numéro de téléphone.`,
+      `Aucun lead n’a « ${text} » dans son nom, son adresse e-mail ou son numéro de téléphone.`,
     showAll: "Afficher toutes les livraisons",
     sendAgain: "Renvoyer",
     sendAgainOf: (type, time) => `Renvoyer : ${type}, ${time}`,
@@ -366,7 +366,7 @@ export const fr: Texts = {
 
   sendAgain: {
     queued: "En file d’attente…",
-    ended: (outcome) => `Envoyée : ${outcome}`,
+    ended: (outcome) => `Envoyée : ${outcome}`,
     faults: {
       webhookId: "Rien n’est envoyé tant que le webhook est désactivé.",
       eventIds: "Envoi impossible : le webhook n’inclut pas ce type d’événement.",

@@ -48,7 +48,7 @@ test("a time in a sentence has its day unless that is today, in both languages",
   expect(fr.deliveries.next(fr.when.day("27 nov.", "05:05"))).toBe(
     "Prochain essai le 27 nov. à 05:05",
   );
-  expect(fr.webhook.counts(1, 0)).toBe("1\u00a0nouvelle, 0 en échec");
+  expect(fr.webhook.counts(2, 1)).toBe("2, dont 1 en échec");
 });
 
 test("the page can be used with the keyboard alone, with the focus always visible", async () => {
@@ -213,14 +213,14 @@ test("The page has the platform's name and its colour, legibly, in light and dar
 test("the page is in the language that the reader chose, from then on", async () => {
   const device = { locale: "en-GB", timezoneId: "America/Montreal" };
   const { page, faults, close } = await stage.open(await stage.makeWorkspace(), device);
-  await see(page, "Times are in the time zone America/");
+  await see(page, "Times and filters are in the time zone America/");
   const docs = page.getByRole("link", { name: "Docs" });
   expect(await docs.getAttribute("href")).toBe("/docs");
   await page.getByRole("link", { name: "API keys" }).click();
   await heading(page, "API keys").waitFor();
   await page.getByLabel("Language").selectOption("Français");
   await heading(page, "Clés d’API").waitFor();
-  await see(page, "Heures affichées dans le fuseau America/");
+  await see(page, "Heures et filtres exprimés dans le fuseau America/");
   await page.reload();
   await heading(page, "Clés d’API").waitFor();
   expect(await page.locator("html").getAttribute("lang")).toBe("fr");
