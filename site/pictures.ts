@@ -12,7 +12,7 @@ const PICTURES = {
 type Picture = keyof typeof PICTURES;
 
 /** Returns the placeholder of a picture in the Markdown of a guide. */
-export function placeOfPicture(name: Picture): string {
+function placeOfPicture(name: Picture): string {
   return `<!-- picture: ${name} -->`;
 }
 

@@ -1,11 +1,13 @@
 /**
- * Maintains openapi.json, the OpenAPI document as the Worker serves it, except for its own address.
+ * Maintains openapi.json, the OpenAPI document as the Worker serves it, except for its own address, and the parts of
+ * the guides that are written from the code.
  *
- *     npm run openapi          writes it
- *     npm run check:openapi    fails if it does not match the code, or does more than add to its version
+ *     npm run openapi          writes them
+ *     npm run check:openapi    fails if the document does not match the code, or does more than add to its version
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { FOLDER, fillParts, GUIDES } from "../../site/guides.ts";
 import { buildDocument } from "../../src/http/document/document.ts";
 import { makeWritable, ROOT } from "../shared/checkout.ts";
 import { fail, parseArguments } from "../shared/command.ts";
@@ -17,7 +19,8 @@ const FILE = "openapi.json";
 
 const USAGE = `npm run openapi -- [--check]
 
-Writes ${FILE}, the OpenAPI document as the Worker serves it, except for its address.
+Writes ${FILE}, the OpenAPI document as the Worker serves it, except for its address, and the
+parts of ${FOLDER} that are written from the code.
 
   --check  writes nothing, and fails if the file does not match the code, or if the document does
            more than add to one that was ever committed with the same version
@@ -31,7 +34,11 @@ if (values.check) check();
 else {
   makeWritable(ROOT);
   writeFileSync(join(ROOT, FILE), text);
-  print(`${FILE} is written.`);
+  for (const [, name] of GUIDES) {
+    const guide = join(ROOT, FOLDER, `${name}.md`);
+    writeFileSync(guide, fillParts(readFileSync(guide, "utf8"), ROOT));
+  }
+  print(`${FILE} and the guides are written.`);
 }
 
 function check(): void {

@@ -184,7 +184,7 @@ test("the docs show every receiver as it is", () => {
 
 test("the SQL of the guide keeps the later state", () => {
   const guide = readFileSync(join(ROOT, "site/guides/sync.md"), "utf8");
-  const [, sql = ""] = /#### SQLite\n\n```sql\n(.*?)```/s.exec(guide) ?? [];
+  const [, sql = ""] = /### SQLite\n\n```sql\n(.*?)```/s.exec(guide) ?? [];
   const database = new DatabaseSync(":memory:");
   const statements = sql
     .replace(/^--.*$/gm, "")

@@ -5,34 +5,51 @@ import { describeFigures, FIGURES } from "../../bench/figures.ts";
 import { LEAD_BYTES } from "../../bench/price.ts";
 import { platformReference, REFERENCE } from "../../scripts/platform/reference.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
-import { KEEP_IDS_DAYS } from "../../site/guides.ts";
+import { DEPLOYED, FOLDER, fillParts, GUIDES, variablesOf } from "../../site/guides.ts";
+import { en } from "../../site/portal/texts/en.ts";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
+  DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
   EMAIL_WAITS_SECONDS,
   ERASED_LEADS_KEPT_DAYS,
   EXPIRES_AFTER_MS,
+  HEADER_VALUE_MAX_LENGTH,
+  HEADERS_MAX,
+  KEY_OVERLAP_MAX_SECONDS,
   NESTING_MAX,
   OUTAGE_SPACING_SECONDS,
+  PAGE_LIMIT,
   PENDING_MAX,
   PORTAL_CHANGES_KEPT,
   PORTAL_LASTING_CHANGES_PER_DAY,
+  PORTAL_LINK_MINUTES,
+  PORTAL_LINK_OPENS_MS,
   POST_TIMEOUT_MS,
+  READ_MAX_MS,
   RECORD_MAX_BYTES,
   REDELIVERIES_PER_SECOND,
+  REDELIVERY_MAX_AGE_MS,
   REMOVED_AUTOMATIONS_KEPT_DAYS,
   RESPONSES_PER_DAY,
+  RETRY_AFTER_MAX_SECONDS,
+  RETRY_JITTER,
+  RETRY_SCHEDULE_MS,
   RETRY_WAITS_SECONDS,
   SECRET_OVERLAP_SECONDS,
+  STOPS_WITHIN_MS,
   SUBSCRIPTIONS_MAX,
   TELL_AFTER_MS,
+  TEST_EVENTS_PER_MINUTE,
+  URL_MAX_LENGTH,
   WORKSPACE_EMAILS_PER_DAY,
 } from "../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../src/contract/time.ts";
 import { PAGE_EXAMINED_MAX } from "../../src/db/page.ts";
 import { DISPATCH_MAX_MS } from "../../src/delivery/dispatch.ts";
 import { CONCURRENCY_MAX, SLOW_RESPONSE_MS } from "../../src/delivery/policy.ts";
+import { HEADERS } from "../../src/delivery/post.ts";
 import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../src/delivery/response.ts";
 import { LEASE_MS } from "../../src/delivery/round.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
@@ -46,7 +63,7 @@ import {
 import { DATABASE_MAX_BYTES } from "../../src/workspaces/database-figures.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
-const PAGES = ["", "docs", "examples/receivers"].flatMap((folder) =>
+const PAGES = ["", "docs", "examples/receivers", FOLDER].flatMap((folder) =>
   readdirSync(join(ROOT, folder))
     .filter((name) => name.endsWith(".md"))
     .map((name) => join(folder, name)),
@@ -57,15 +74,24 @@ const read = (page: string) => readFileSync(join(ROOT, page), "utf8");
 test.each(PAGES)("%s links only to what exists", (page) => {
   const links = [...read(page).matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)/g)];
   const broken = links.filter(([, path, anchor]) => {
+    if (path?.startsWith("mailto:")) return false;
     const target = path ? join(dirname(page), path) : page;
     if (!existsSync(join(ROOT, target))) return true;
+    // The site leads to the operation; the tests of its pages check that.
+    if (target === "openapi.json") return false;
     return anchor !== undefined && !anchorsOf(read(target)).includes(anchor);
   });
   expect(broken.map(([link]) => link)).toEqual([]);
 });
 
 test.each(PAGES)("%s names only npm scripts and Platform methods that exist", (page) => {
-  const { scripts } = JSON.parse(read("package.json"));
+  const scripts = Object.assign(
+    {},
+    // The guides also describe the client, which has scripts of its own.
+    ...["package.json", ...(page.startsWith(FOLDER) ? ["examples/client/package.json"] : [])].map(
+      (file) => JSON.parse(read(file)).scripts,
+    ),
+  );
   const text = read(page);
   const named = [...text.matchAll(/npm run (?:-s |--silent )?([a-z][\w:-]*)/g)];
   expect(named.map(([, name = ""]) => name).filter((name) => !(name in scripts))).toEqual([]);
@@ -73,6 +99,24 @@ test.each(PAGES)("%s names only npm scripts and Platform methods that exist", (p
   const methods = called.map(([, method = ""]) => method).filter((name) => name !== "METHOD");
   expect(methods.filter((name) => !(name in OPERATIONS))).toEqual([]);
 });
+
+test.each(GUIDES)(
+  "%s: the parts of %s.md that are written from the code are up to date",
+  (_, name) => {
+    const text = read(join(FOLDER, `${name}.md`));
+    expect(fillParts(text, ROOT)).toBe(text);
+  },
+);
+
+/** The pages that one looks things up in, rather than reads. */
+const LOOKED_UP = [REFERENCE, "docs/runbook.md", "docs/deliveries.md"];
+
+test.each(PAGES.filter((page) => page.startsWith(FOLDER) && !LOOKED_UP.includes(page)))(
+  "%s has at most 1,500 words",
+  (page) => {
+    expect(read(page).split(/\s+/).length).toBeLessThanOrEqual(1_500);
+  },
+);
 
 const seconds = (ms: number) => ms / 1000;
 const shown = (n: number) => n.toLocaleString("en");
@@ -138,6 +182,50 @@ test.each([
   ["docs/recording.md", `for ${REMOVED_AUTOMATIONS_KEPT_DAYS} days, a report`],
   ["docs/recording.md", `at most ${RECORD_MAX_BYTES / 1024} KiB of JSON`],
   ["docs/recording.md", `custom fields ${NESTING_MAX} levels deep`],
+  ["site/guides/statuses.md", `**2xx within ${seconds(POST_TIMEOUT_MS)} s**`],
+  ["site/guides/statuses.md", `a record has at most ${RECORD_MAX_BYTES / 1024} KiB`],
+  ["site/guides/statuses.md", `at most ${RETRY_AFTER_MAX_SECONDS / 60} min later`],
+  ["site/guides/headers.md", `\`${HEADERS["User-Agent"]}\`, for firewalls`],
+  ["site/guides/headers.md", `Up to ${HEADERS_MAX} [custom headers]`],
+  ["site/guides/no-code.md", `**2xx within ${seconds(POST_TIMEOUT_MS)} s**`],
+  ["site/guides/polling.md", `with \`limit=${PAGE_LIMIT.max}\``],
+  ["site/guides/signatures.md", `after ${seconds(POST_TIMEOUT_MS)} s or 2 MB`],
+  [
+    "site/guides/signatures.md",
+    `${SECRET_OVERLAP_SECONDS.default / 3600} h unless you change it, at most ${SECRET_OVERLAP_SECONDS.max / 86_400} days`,
+  ],
+  ["site/guides/processing.md", `up to ${CONCURRENCY_MAX} at a time`],
+  ["site/guides/processing.md", `later than ${seconds(POST_TIMEOUT_MS)} s`],
+  ["site/guides/processing.md", `can be resent for ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`],
+  ["site/guides/retries.md", `a 2xx within ${seconds(POST_TIMEOUT_MS)} s`],
+  ["site/guides/retries.md", `share of up to ${RETRY_JITTER * 100}%`],
+  ["site/guides/retries.md", `retried for about ${Math.round(RETRY_SCHEDULE_MS / DAY_MS)} days`],
+  ["site/guides/retries.md", `the events of the last ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`],
+  ["site/guides/retries.md", `at most ${shown(PENDING_MAX)} deliveries`],
+  ["site/guides/retries.md", `grows to ${CONCURRENCY_MAX} while`],
+  ["site/guides/retries.md", `counts up to ${RETRY_AFTER_MAX_SECONDS / 60} min`],
+  ["site/guides/retries.md", `| ${TELL_AFTER_MS / HOUR_MS} h | The administrators`],
+  [
+    "site/guides/retries.md",
+    `| ${DISABLE_AFTER_MS / HOUR_MS} h without any success | The webhook is disabled if at least ${DISABLE_AFTER_FAILURES} attempts`,
+  ],
+  ["site/guides/retries.md", `“${en.sendAgain.button.replace(/…$/, "")}”`],
+  ["site/guides/retries.md", `“${en.enable.missed}”`],
+  ["site/guides/concepts.md", `All ${RETRY_WAITS_SECONDS.length + 1} attempts failed`],
+  ["site/guides/network.md", `at most ${shown(URL_MAX_LENGTH)} characters`],
+  ["site/guides/network.md", `up to ${HEADERS_MAX} headers`],
+  ["site/guides/network.md", `at most ${shown(HEADER_VALUE_MAX_LENGTH)} visible`],
+  ["site/guides/network.md", `up to ${seconds(STOPS_WITHIN_MS)} s after`],
+  ["site/guides/network.md", `\`User-Agent: ${HEADERS["User-Agent"]}\``],
+  ["site/guides/portal.md", `works for ${PORTAL_LINK_OPENS_MS / MINUTE_MS} min and`],
+  ["site/guides/portal.md", `the session lasts ${PORTAL_LINK_MINUTES.default / 60} h`],
+  ["site/guides/testing.md", `${TEST_EVENTS_PER_MINUTE} test events a minute`],
+  ["site/guides/errors.md", `itself after ${seconds(READ_MAX_MS)} s`],
+  ["site/guides/authentication.md", `at most ${KEY_OVERLAP_MAX_SECONDS / 86_400} days`],
+  ["site/guides/troubleshooting.md", `up to ${CONCURRENCY_MAX} at a time`],
+  ["site/guides/troubleshooting.md", `longer than ${seconds(POST_TIMEOUT_MS)} s`],
+  ["site/guides/troubleshooting.md", `failed for ${DISABLE_AFTER_MS / HOUR_MS} h`],
+  ["site/guides/troubleshooting.md", `“${en.enable.missed}”`],
   ["site/page/flow.svg", `Any 2xx within ${seconds(POST_TIMEOUT_MS)} seconds`],
   ["site/page/flow.svg", `no 2xx within ${seconds(POST_TIMEOUT_MS)} s:`],
   // Handlers do not wait for the rest of a request that we have aborted.
@@ -151,6 +239,13 @@ test.each([
   ["examples/receivers/receiver.go", `readTimeout = ${seconds(POST_TIMEOUT_MS)} * time.Second`],
 ] as const)("%s states what the code does: %s", (page, figure) => {
   expect(read(page)).toContain(figure);
+});
+
+test("each guide shows the values of the deployment in the phrases that the Worker fills in", () => {
+  const all = GUIDES.map(([, name]) => read(join(FOLDER, `${name}.md`))).join("\n");
+  const literal = (phrase: string) =>
+    phrase.replace(/\{\{(\w+)\}\}/g, (_, name: string) => variablesOf(ROOT)(name));
+  expect(DEPLOYED.filter((phrase) => !all.includes(literal(phrase)))).toEqual([]);
 });
 
 // No compiler and no other test asks for an event type there.
@@ -175,7 +270,8 @@ test("examples/receivers/README.md links every handler", () => {
 
 test("the example handlers remember an event for as long as it may arrive again", () => {
   const weeks = 6;
-  expect(KEEP_IDS_DAYS).toBeLessThanOrEqual(7 * weeks);
+  const [, days] = /Keep ids for (\d+) days/.exec(read("site/guides/processing.md")) ?? [];
+  expect(Number(days)).toBeLessThanOrEqual(7 * weeks);
   expect(read("examples/receivers/receiver.php")).toContain("older than six weeks");
   expect(read("examples/receivers/worker.ts")).toContain(`+ ${7 * weeks} * 86_400_000)`);
 });

@@ -47,6 +47,7 @@ const WORKSHOP: Record<string, string> = {
   site: "src",
   "scripts/shared": "src",
   "scripts/assets.ts": "scripts/shared src site",
+  "scripts/openapi": "scripts/shared src site",
   "scripts/restore": "scripts/shared src scripts/platform",
   "scripts/faults.ts": "scripts/shared src scripts/mutations.ts test",
   "scripts/simulate.ts": "scripts/shared src test",

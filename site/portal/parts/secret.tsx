@@ -47,11 +47,7 @@ export function Secret({ secret, stored, onStored }: Props) {
         </span>
       </label>
       <p>
-        <a
-          href="/docs/guides/signatures#complete-handlers"
-          target="_blank"
-          rel="noopener noreferrer"
-        >
+        <a href="/docs/guides/handlers" target="_blank" rel="noopener noreferrer">
           {t.secret.howTo}
         </a>
       </p>

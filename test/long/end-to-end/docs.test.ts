@@ -153,7 +153,7 @@ test("Each request is shown in nine languages", async () => {
   await page.locator("summary", { hasText: "Postgres" }).click();
   await page.reload();
   expect(await shown()).toEqual([expect.stringContaining("jsonb")]);
-  await goToDocs(page, "/docs/guides/signatures");
+  await goToDocs(page, "/docs/guides/handlers");
   expect((await shown()).at(0)).toContain("import hmac");
   expect(await desktop.faults()).toEqual([]);
 });
@@ -187,11 +187,7 @@ test.each([
     "Verify signatures › Fix signature verification errors",
     "/docs/guides/signatures#fix-signature-verification-errors",
   ],
-  [
-    "what to return when",
-    "Process events reliably › What to return when",
-    "/docs/guides/processing#what-to-return-when",
-  ],
+  ["which status to return", "Which status to return", "/docs/guides/statuses"],
   [
     "last attempt",
     "Retries, failures and recovery › After the last attempt",

@@ -1,0 +1,308 @@
+import { mapEventTypes } from "../src/contract/event-types.ts";
+import {
+  AGREED_SUBSCRIPTIONS_MAX,
+  BODY_MAX_BYTES,
+  BODY_MAX_MS,
+  DESCRIPTION_MAX_LENGTH,
+  DISABLE_AFTER_FAILURES,
+  DISABLE_AFTER_MS,
+  HEADER_VALUE_MAX_LENGTH,
+  HEADERS_MAX,
+  KEY_OVERLAP_MAX_SECONDS,
+  PAGE_LIMIT,
+  PAGE_MAX_BYTES,
+  PENDING_MAX,
+  PORTAL_LINK_MINUTES,
+  PORTAL_LINK_OPENS_MS,
+  POST_TIMEOUT_MS,
+  READ_MAX_MS,
+  RECORD_MAX_BYTES,
+  REDELIVERIES_PER_SECOND,
+  REDELIVERY_MAX_AGE_MS,
+  RESENDS_AHEAD_MS,
+  RESPONSES_PER_DAY,
+  RETRY_AFTER_MAX_SECONDS,
+  RETRY_JITTER,
+  RETRY_SCHEDULE_MS,
+  RETRY_WAITS_SECONDS,
+  SECRET_OVERLAP_SECONDS,
+  SUBSCRIPTIONS_MAX,
+  TEST_EVENTS_PER_MINUTE,
+  URL_MAX_LENGTH,
+} from "../src/contract/limits.ts";
+import { DAY_MS, HOUR_MS } from "../src/contract/time.ts";
+import { CONCURRENCY_MAX } from "../src/delivery/policy.ts";
+import { HEADERS, WEBHOOK_HEADER } from "../src/delivery/post.ts";
+import { signatureHeaders } from "../src/endpoints/signature.ts";
+import { DELIVERIES, HARD_DELIVERIES, writeUnusually } from "../src/events/samples.ts";
+import { FAILURES } from "../src/history/failures.ts";
+import { introductionSections } from "../src/http/document/introduction.ts";
+import { CREATION, PAGES, SECRET, WEBHOOK } from "../src/http/routes/examples.ts";
+import { KEY_LENGTH } from "../src/http/routes/webhooks.ts";
+
+/** How long an event can be resent. */
+const REPLAY_DAYS = REDELIVERY_MAX_AGE_MS / DAY_MS;
+
+const VECTOR = HARD_DELIVERIES["lead.created"];
+const VECTOR_BODY = writeUnusually(VECTOR);
+const SIGNED = await signatureHeaders(
+  SECRET,
+  VECTOR.id,
+  VECTOR_BODY,
+  Date.parse(VECTOR.created_at),
+);
+
+/**
+ * The parts of the guides that are written from the code, by name. Each stands in a guide between comments with its
+ * name, as `npm run openapi` has written it, so that the guide can be read in the repository.
+ */
+export const PARTS: Record<string, string> = {
+  ...introductionParts(),
+  leads: fence("json", JSON.stringify(PAGES.leads, null, 2)),
+  schedule: schedule(),
+  limits: limits(),
+  catalogue: catalogue(),
+  failures: failures(),
+  headers: fence("http", deliveryHeaders()),
+  vector: vector(),
+};
+
+/** Returns the sections of the description of the API that guides begin with. */
+function introductionParts(): Record<string, string> {
+  const names = ["Authentication", "Errors", "Pagination", "Rate limits"];
+  const sections = introductionSections().filter(({ title }) => names.includes(title));
+  return Object.fromEntries(
+    sections.map(({ title, text }) => [title.toLowerCase().replace(" ", "-"), text]),
+  );
+}
+
+/** Writes the values that a verifier can be tested with. */
+function vector(): string {
+  const value = (name: string) => SIGNED[name] ?? "";
+  const time = value("webhook-timestamp");
+  const values = table(
+    ["Part", "Value"],
+    [
+      ["Secret", SECRET],
+      ["`t`", time],
+      ...["X-Service-Signature", "webhook-id", "webhook-signature"].map((name) => [
+        `\`${name}\``,
+        value(name),
+      ]),
+    ].map(([name = "", text]) => [name, `\`${text}\``]),
+  );
+  const command = `printf '%s.%s' '${time}' "$BODY" | openssl dgst -sha256 -hmac '${SECRET}'`;
+  return `${values}
+
+The body, byte for byte, without a trailing line break. JSON libraries would write it differently, so compute the signature over these bytes:
+
+${fence("json", VECTOR_BODY)}
+
+The signature in a shell:
+
+${fence("sh", command)}`;
+}
+
+/** Lists the attempts of the retry schedule with their times, as a table. */
+function schedule(): string {
+  let elapsed = 0;
+  const retries = RETRY_WAITS_SECONDS.map((delay, i) => {
+    elapsed += delay;
+    return [String(i + 2), duration(delay), duration(elapsed)];
+  });
+  return table(
+    ["Attempt", "Delay after the one before", "Elapsed"],
+    [["1", "–", "at once"], ...retries],
+  );
+}
+
+/** Returns the time from the first attempt to the last one, without jitter and with all of it. */
+function lastAttempt(): string {
+  const bounds = [RETRY_SCHEDULE_MS, RETRY_SCHEDULE_MS * (1 + RETRY_JITTER)];
+  const [unit, unitMs] = Math.max(...bounds) < 4 * DAY_MS ? ["hours", HOUR_MS] : ["days", DAY_MS];
+  return `${bounds.map((ms) => Math.round(ms / unitMs)).join(" to ")}\u00a0${unit}`;
+}
+
+/** Lists every limit that clients and endpoints notice, as a table for each topic. */
+function limits(): string {
+  const topics: Record<string, string[][]> = {
+    Requests: [
+      [
+        "Requests per API key",
+        "{{QUOTA_REQUESTS}} in {{QUOTA_WINDOW_SECONDS}} s; more by agreement",
+        "429 `rate_limited`",
+      ],
+      [
+        "Failed authentications per IP address",
+        "{{AUTH_FAILURES}} in {{AUTH_FAILURE_WINDOW_SECONDS}} s",
+        "429 `rate_limited`",
+      ],
+      [
+        "Items of a page",
+        `${PAGE_LIMIT.min} to ${PAGE_LIMIT.max}, default ${PAGE_LIMIT.default}`,
+        "400 `out_of_range`",
+      ],
+      [
+        "Size of a page",
+        `about ${kibibytes(PAGE_MAX_BYTES)}`,
+        "The page ends early, with `has_more` true.",
+      ],
+      ["Request body", kibibytes(BODY_MAX_BYTES), "413 `body_too_large`"],
+      ["Time for a request body to arrive", words(BODY_MAX_MS / 1000), "400 `body_too_slow`"],
+      ["Duration of a read", words(READ_MAX_MS / 1000), "500 with `Retry-After`"],
+      [
+        "`Idempotency-Key`",
+        `${KEY_LENGTH.min} to ${KEY_LENGTH.max} visible ASCII characters, valid for 24 h`,
+        "400 `out_of_range`",
+      ],
+      ["Validity of a key after its rotation", `up to ${words(KEY_OVERLAP_MAX_SECONDS)}`, ""],
+    ],
+    Webhooks: [
+      [
+        "Webhooks of a workspace",
+        `${SUBSCRIPTIONS_MAX}; up to ${AGREED_SUBSCRIPTIONS_MAX} by agreement`,
+        "400 `subscription_limit_reached`",
+      ],
+      ["URL", `${number(URL_MAX_LENGTH)} characters`, "400 `invalid_url`"],
+      ["Description", `${DESCRIPTION_MAX_LENGTH} characters`, "Rejected by the portal"],
+      [
+        "Custom headers",
+        `${HEADERS_MAX}, with values of up to ${number(HEADER_VALUE_MAX_LENGTH)} characters`,
+        "Rejected by the portal",
+      ],
+      [
+        "Overlap of secrets",
+        `${words(SECRET_OVERLAP_SECONDS.default)} by default, up to ${words(SECRET_OVERLAP_SECONDS.max)}`,
+        "",
+      ],
+    ],
+    Deliveries: [
+      ["Time for your response", words(POST_TIMEOUT_MS / 1000), "The attempt fails."],
+      ["Age of a signature that you should accept", "5\u00a0min", ""],
+      [
+        "Size of the record in an event",
+        kibibytes(RECORD_MAX_BYTES),
+        "Accept bodies of up to 2 MB, so that larger records of a later version fit.",
+      ],
+      ["Requests to an endpoint at a time", `1 to ${CONCURRENCY_MAX}`, ""],
+      [
+        "Attempts of a delivery",
+        `${RETRY_WAITS_SECONDS.length + 1}, over ${lastAttempt()}`,
+        "*Failed for good*",
+      ],
+      ["`Retry-After` of your endpoint", `counts up to ${words(RETRY_AFTER_MAX_SECONDS)}`, ""],
+      [
+        "Failures before a webhook is disabled",
+        `${words(DISABLE_AFTER_MS / 1000)} without a success, at least ${DISABLE_AFTER_FAILURES} attempts`,
+        "`disabled_at` is set.",
+      ],
+      [
+        "Deliveries of a webhook that wait or are retried",
+        number(PENDING_MAX),
+        "The oldest are *Failed for good*, and can be resent.",
+      ],
+      [
+        "Responses to failed attempts that the portal shows",
+        `${RESPONSES_PER_DAY} a day for each webhook`,
+        "Later ones show their status only.",
+      ],
+      ["Age of an event that can be resent", `${REPLAY_DAYS} days`, ""],
+      [
+        "Events kept",
+        "{{EVENTS_KEPT_DAYS}} days, at most the newest {{EVENTS_KEPT_MAX}} of a workspace",
+        "Older events cannot be resent.",
+      ],
+      ["Test events of a workspace", `${TEST_EVENTS_PER_MINUTE} a minute`, "429 `rate_limited`"],
+      ["Rate of a replay", `${REDELIVERIES_PER_SECOND} per second`, ""],
+      [
+        "Events that are resent individually",
+        `${REDELIVERIES_PER_SECOND} per second for each webhook, up to ${words(RESENDS_AHEAD_MS / 1000)} ahead`,
+        "429 `rate_limited`",
+      ],
+    ],
+    Portal: [
+      ["Validity of a link", words(PORTAL_LINK_OPENS_MS / 1000), ""],
+      [
+        "Session",
+        `${words(PORTAL_LINK_MINUTES.default * 60)} by default, up to ${words(PORTAL_LINK_MINUTES.max * 60)}`,
+        "",
+      ],
+    ],
+  };
+  return Object.entries(topics)
+    .map(([topic, rows]) => `### ${topic}\n\n${table(["Limit", "Value", "Beyond it"], rows)}`)
+    .join("\n\n");
+}
+
+/** Lists each event type with its sample. */
+function catalogue(): string {
+  return Object.values(
+    mapEventTypes(
+      ({ when, data }, type) =>
+        `### \`${type}\`\n\nRecorded ${when}. \`data\` is ${data}.\n\n\`\`\`json\n${JSON.stringify(DELIVERIES[type], null, 2)}\n\`\`\``,
+    ),
+  ).join("\n\n");
+}
+
+/** Returns the headers of the sample delivery. */
+function deliveryHeaders(): string {
+  const { host, pathname } = new URL(CREATION.url);
+  const lines = Object.entries({ Host: host, ...HEADERS, [WEBHOOK_HEADER]: WEBHOOK.id, ...SIGNED });
+  return [`POST ${pathname} HTTP/1.1`, ...lines.map(([name, value]) => `${name}: ${value}`)].join(
+    "\n",
+  );
+}
+
+/** Explains each failure and what to do about it, as a table. */
+function failures(): string {
+  const rows = Object.entries<(typeof FAILURES)["5xx"]>(FAILURES).map(([result, { en }]) => {
+    const name = /^5[23]\d/.test(result) ? `unreachable ${result}` : result;
+    return [`\`${name}\``, ...en];
+  });
+  return table(["Result", "What happened", "What to do"], rows);
+}
+
+/** Writes a table in Markdown. */
+function table(head: string[], rows: string[][]): string {
+  const lines = [head, head.map(() => "---"), ...rows].map((cells) => `| ${cells.join(" | ")} |`);
+  return lines.join("\n");
+}
+
+/** Writes a duration in one unit, such as `2 hours`, without a line break. */
+function words(seconds: number): string {
+  if (seconds < 60) return `${seconds}\u00a0s`;
+  if (seconds < 3600) return `${Math.round(seconds / 60)}\u00a0min`;
+  if (seconds < 4 * 86_400) return `${Math.round(seconds / 360) / 10}\u00a0h`;
+  return `${seconds / 86_400} days`;
+}
+
+/** Writes a duration in its two largest units, such as `2 h 36 min`. */
+function duration(seconds: number): string {
+  const units = [
+    [86_400, "d"],
+    [3_600, "h"],
+    [60, "min"],
+    [1, "s"],
+  ] as const;
+  const largest = units.findIndex(([size]) => seconds >= size);
+  let rest = seconds;
+  const parts = units.slice(largest, largest + 2).map(([size, unit]) => {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    return count === 0 ? "" : `${count}\u00a0${unit}`;
+  });
+  return parts.join(" ").trim();
+}
+
+function number(value: number): string {
+  return value.toLocaleString("en");
+}
+
+function kibibytes(bytes: number): string {
+  return `${bytes / 1024}\u00a0KiB`;
+}
+
+/** Writes a block of code. */
+function fence(language: string, code: string): string {
+  return `\`\`\`${language}\n${code.trim()}\n\`\`\``;
+}
