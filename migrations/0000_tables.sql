@@ -64,8 +64,8 @@ CREATE TABLE `automations` (
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `automations_newest` ON `automations` (`workspace_id`,`created_at`,`id`);--> statement-breakpoint
-CREATE INDEX `automations_removed` ON `automations` (`id`) WHERE removed_at IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `automations_newest` ON `automations` (`workspace_id`,`created_at`,`id`) WHERE removed_at IS NULL;--> statement-breakpoint
+CREATE INDEX `automations_removed` ON `automations` (`workspace_id`,`created_at`,`id`) WHERE removed_at IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `deliveries` (
 	`subscription_id` text NOT NULL,
 	`event_id` text NOT NULL,

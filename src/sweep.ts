@@ -17,7 +17,7 @@ import { deleteOldErasedLeads } from "./lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "./lifecycle/retention.ts";
 import { log, logError } from "./log.ts";
 import { continueMoves, settleMoves } from "./moving/move.ts";
-import { cleanUpAutomations } from "./records/removals.ts";
+import { deleteOldAutomations } from "./records/removals.ts";
 import { noteServiceHealth, SWEPT } from "./service-health.ts";
 import { deleteOldAuditEntries } from "./workspaces/audit-trail.ts";
 import { type Placement, placementIn } from "./workspaces/placement.ts";
@@ -46,7 +46,7 @@ interface JobContext extends Placement {
 type Job = (context: JobContext) => Promise<unknown>;
 
 /** The jobs that continue while their budget lasts, in each database. */
-const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, deleteRemovedAutomations];
+const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents];
 /** The jobs that take some sixty statements together, in each database. */
 const SHORT_JOBS: Job[] = [requeueLate, exhaust, limitPending, deleteEnded, deleteOld];
 
@@ -109,10 +109,6 @@ async function deleteExpiredEvents({ db, env, now, budget }: JobContext): Promis
   if (events > 0) log("sweep_deleted", { events });
 }
 
-async function deleteRemovedAutomations({ db, now, budget }: JobContext): Promise<void> {
-  await cleanUpAutomations(db, now, () => budget.hasMore());
-}
-
 /** Deletes the rows of deleted subscriptions, of which a key can make some 300 a minute. */
 async function deleteEnded({ db, now }: JobContext): Promise<void> {
   for (let pass = 1; pass <= ENDED_PASSES; pass++)
@@ -149,6 +145,7 @@ async function requeueLate({ database, db, env, now }: JobContext): Promise<void
 /** Deletes rows that are stored for a limited time. */
 async function deleteOld({ db, now }: JobContext): Promise<void> {
   await commit(db, deleteOldErasedLeads(now));
+  await commit(db, deleteOldAutomations(now));
   await commit(db, deleteOldAuditEntries(now));
   await commit(db, deleteOldCounts(now));
 }

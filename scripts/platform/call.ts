@@ -9,7 +9,7 @@ import { openPlatform, type PlatformClient, SELECTION } from "../shared/platform
 import { toTable } from "../shared/table.ts";
 import { describeMethod, describeMethods, toCommand } from "./help.ts";
 import { openInput, readLines } from "./input.ts";
-import { eraseAll, exportLines, findAll, redeliverAll } from "./long-calls.ts";
+import { callUntilDone, exportLines, findAll, isUntilDone, redeliverAll } from "./long-calls.ts";
 import { recordLines, takesLines } from "./record-lines.ts";
 
 /**
@@ -70,7 +70,7 @@ export async function callMethod(
     await exportLines(platform, input);
     return null;
   }
-  if (method === "eraseWorkspace") return format(await eraseAll(platform, input));
+  if (isUntilDone(method)) return format(await callUntilDone(platform, method, input));
   if (method === "redeliver" || method === "enableWebhook")
     return format(await redeliverAll(platform, method, input));
   if (method === "findLeads") return format(await findAll(platform, input));

@@ -55,12 +55,24 @@ export async function findAll(platform: PlatformClient, input: PlatformInput<"fi
   }
 }
 
-/** Erases a workspace, in as many calls as it takes. If it is interrupted, run the command again. */
-export async function eraseAll(platform: PlatformClient, input: PlatformInput<"eraseWorkspace">) {
+/** The methods that are called until they are done. */
+export type DoneMethod = "eraseWorkspace" | "removeAutomations";
+
+/** Whether a method is called until it is done. */
+export function isUntilDone(method: string): method is DoneMethod {
+  return method === "eraseWorkspace" || method === "removeAutomations";
+}
+
+/** Erases or removes, in as many calls as it takes. If it is interrupted, run the command again. */
+export async function callUntilDone<M extends DoneMethod>(
+  platform: PlatformClient,
+  method: M,
+  input: PlatformInput<M>,
+): Promise<PlatformOutput<DoneMethod>> {
   const step = openSteps();
   try {
     for (let calls = 1; ; calls++) {
-      const output = await platform.call("eraseWorkspace", input);
+      const output = await platform.call(method, input);
       if (output.done) return output;
       step(`call ${calls + 1}`, 5_000);
     }

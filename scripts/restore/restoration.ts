@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline/promises";
 import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
-import { eraseAll } from "../platform/long-calls.ts";
+import { callUntilDone, isUntilDone } from "../platform/long-calls.ts";
 import { type Cloudflare, findCloudflare, NOT_LOGGED_IN } from "../shared/cloudflare.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
@@ -257,7 +257,7 @@ async function repeat(
 
 async function make(platform: PlatformClient, { method, input }: PlatformCall): Promise<void> {
   const given = { ...input, actor: ACTOR };
-  if (method === "eraseWorkspace") await eraseAll(platform, given as never);
+  if (isUntilDone(method)) await callUntilDone(platform, method, given as never);
   else await platform.call(method, given as never);
 }
 

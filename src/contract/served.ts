@@ -11,11 +11,3 @@ export type Feature =
 export function isServed(servedRoutes: string, feature: Feature): boolean {
   return servedRoutes.split(",").some((name) => name.trim() === feature);
 }
-
-/**
- * Whether automations of type `crm_source` are served. If not, neither they nor their runs are shown, and nothing is
- * announced or sent about them.
- */
-export function servesCrmSources(env: Pick<Env, "SERVED_ROUTES">): boolean {
-  return isServed(env.SERVED_ROUTES, "automations.crm_source");
-}

@@ -81,10 +81,15 @@ export function isMoving(thrown: unknown): boolean {
   return error instanceof Error && error.message.includes("moving: try again");
 }
 
-/** Whether a write failed because a row that one of its rows refers to does not exist. */
+/** Whether a write failed because a row that one of its rows refers to does not exist, or was removed. */
 export function isReferenceMissing(thrown: unknown): boolean {
   const error = causeOf(thrown);
-  return error instanceof Error && error.message.includes("FOREIGN KEY constraint failed");
+  return (
+    error instanceof Error &&
+    ["FOREIGN KEY constraint failed", "NOT NULL constraint failed: runs.automation_id"].some(
+      (message) => error.message.includes(message),
+    )
+  );
 }
 
 /**

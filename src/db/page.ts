@@ -7,9 +7,7 @@ import { type Database, prepared, query, type RowQuery } from "./client.ts";
 /*
  * Keyset pagination, newest first. A page starts after the position of the last item of the previous page, so rows that
  * are added in the meantime cause no gaps or repetitions.
- *
- * A list may hide rows, such as those of a removed automation. A page then examines up to `PAGE_EXAMINED_MAX` rows. So it
- * can be short, or empty, although there is a next one. A page of very large items is short, too (`PAGE_MAX_BYTES`).
+ * A page of very large items is short (`PAGE_MAX_BYTES`).
  */
 
 /** A request for a page: at most `limit` items, older than `after`. */
@@ -52,23 +50,17 @@ interface Limitable<Row> {
 
 const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 
-/** Number of rows that each further query for a page reads, if rows are hidden. */
-const EXAMINED_AT_ONCE = 500;
-/** Number of rows after which a page ends, even if it is short. */
-export const PAGE_EXAMINED_MAX = 5_000;
-
 /**
- * Prepares the query for a page of a list, and returns the function that reads one. Usually, a page is one query, which
- * reads one row more than it shows. That of leads is:
+ * Prepares the query for a page of a list, and returns the function that reads one. The query reads one row more than
+ * it shows. That of leads is:
  *
  *     SELECT … FROM leads WHERE workspace_id = :workspaceId AND (created_at, id) < (:at, :id)
  *     ORDER BY created_at DESC, id DESC LIMIT :rows
  *
- * The order needs an index that begins with the columns of the other conditions, such as `leads_newest`. If rows are
- * hidden, the same query continues behind them.
+ * The order needs an index that begins with the columns of the other conditions, such as `leads_newest`.
  *
  * The function fills in the placeholders `at` and `id` of `isOnPage`, and `rows` of the limit, which is added here. Its
- * caller passes the values of all others, such as `workspaceId`, and may say which rows are hidden.
+ * caller passes the values of all others, such as `workspaceId`.
  *
  * @param query selects the rows with the condition `isOnPage`, without order and limit.
  * @param bytesOf returns the approximate size of an item in bytes of JSON.
@@ -88,27 +80,10 @@ export function preparePage<Row extends object>({
     db: Database,
     values: Record<string, unknown>,
     { limit, after }: PageRequest,
-    isHidden: (row: Row) => boolean = () => false,
   ): Promise<Page<Row>> => {
-    const shown: Row[] = [];
-    let examined = 0;
-    let position = after ?? NEWEST;
-    let asked = limit + 1;
-    for (;;) {
-      const { at, id } = position;
-      const found = (await query(db, select({ ...values, at, id, rows: asked }))) as Row[];
-      shown.push(...found.filter((row) => !isHidden(row)));
-      examined += found.length;
-      const last = found.at(-1);
-      if (shown.length > limit || found.length < asked || !last)
-        return cutPage(shown, limit, order, bytesOf);
-      position = positionOf(last, order);
-      if (examined >= PAGE_EXAMINED_MAX) {
-        const { items, next } = cutPage(shown, limit, order, bytesOf);
-        return { items, next: next ?? position };
-      }
-      asked = EXAMINED_AT_ONCE;
-    }
+    const { at, id } = after ?? NEWEST;
+    const found = (await query(db, select({ ...values, at, id, rows: limit + 1 }))) as Row[];
+    return cutPage(found, limit, order, bytesOf);
   };
 }
 

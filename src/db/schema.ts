@@ -133,13 +133,19 @@ export const automations = sqliteTable(
     /** The time that orders changes: of the last report, as the platform gave it, or of a client's change since then. */
     reportedAt: integer("reported_at").notNull(),
     createdAt: integer("created_at").notNull(),
-    /** When it was removed. It and its runs are hidden from then on. The runs are deleted in chunks, and its row later. */
+    /**
+     * When it was removed: it is not found from then on, and gets no run. The row stays for a while, so that no older
+     * report brings it back.
+     */
     removedAt: integer("removed_at"),
   },
   (table) => [
-    index("automations_newest").on(table.workspaceId, table.createdAt, table.id),
-    // The index has few entries, so finding out whether a run is hidden reads no row.
-    index("automations_removed").on(table.id).where(sql`removed_at IS NOT NULL`),
+    index("automations_newest")
+      .on(table.workspaceId, table.createdAt, table.id)
+      .where(sql`removed_at IS NULL`),
+    index("automations_removed")
+      .on(table.workspaceId, table.createdAt, table.id)
+      .where(sql`removed_at IS NOT NULL`),
   ],
 );
 

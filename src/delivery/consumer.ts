@@ -1,4 +1,3 @@
-import { servesCrmSources } from "../contract/served.ts";
 import { openDatabase } from "../db/client.ts";
 import { bindingOf, DIRECTORY } from "../db/databases.ts";
 import { log, logError } from "../log.ts";
@@ -143,10 +142,7 @@ async function dispatchAndWake(
   env: Env,
   sender: Sender,
 ): Promise<void> {
-  // No D1 session: each round reads the primary. A replica could hide for a while that a subscription has ended, and
-  // no request may start later than `STOPS_WITHIN_MS` after that.
   const db = openDatabase(bindingOf(env, database));
-  const servesCrmSource = servesCrmSources(env);
   const startedAt = Date.now();
   const count = { delivered: 0, failed: 0 };
   const waking: Promise<boolean>[] = [];
@@ -164,7 +160,7 @@ async function dispatchAndWake(
     },
   };
   try {
-    await dispatch(db, arrived, ports, { queue, connections, servesCrmSource });
+    await dispatch(db, arrived, ports, { queue, connections });
   } finally {
     const durationMs = Date.now() - startedAt;
     const subscriptions = arrived.size;

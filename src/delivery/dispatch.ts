@@ -32,8 +32,6 @@ export interface DispatchOptions {
   queue: QueueName;
   /** Maximum requests in flight. */
   connections?: number;
-  /** Whether automations of type `crm_source` are served. */
-  servesCrmSource?: boolean;
 }
 
 /**
@@ -48,7 +46,7 @@ export async function dispatch(
   db: Database,
   arrived: ReadonlyMap<string, number>,
   ports: DispatchPorts,
-  { queue, connections = CONNECTIONS_MAX, servesCrmSource = true }: DispatchOptions,
+  { queue, connections = CONNECTIONS_MAX }: DispatchOptions,
 ): Promise<void> {
   // Measured by the monotonic clock, which cannot be set back.
   const isInTime = timeBudget(DISPATCH_MAX_MS);
@@ -89,7 +87,7 @@ export async function dispatch(
     leasedUntil = Math.max(leasedUntil, requestedAt + LEASE_MS);
     const limit = Math.max(1, Math.floor(CLAIM_MAX / remaining.size));
     const until = leasedUntil;
-    const terms = { holder, now: requestedAt, until, queue, limit, servesCrmSource };
+    const terms = { holder, now: requestedAt, until, queue, limit };
     const round = await makeRound(db, requests, terms, (count) => {
       statements += count;
     });
@@ -99,12 +97,8 @@ export async function dispatch(
     const rowsOf = Map.groupBy([...due, ...heads], (row) => row.subscriptionId);
     const toSend = subscriptions.flatMap((subscription) => {
       const rows = rowsOf.get(subscription.subscriptionId) ?? [];
-      const sendable = rows.filter(({ isWithdrawn }) => !isWithdrawn);
-      if (!isSpaced(subscription)) return sendable;
-      // A line may have a delivery that the endpoint accepts behind one that must not be sent. So nothing is sent until the
-      // next round has cancelled the latter, and shows the former.
-      if (sendable.length < rows.length) return [];
-      return chooseNext(subscription, sendable, requestedAt) ?? [];
+      if (!isSpaced(subscription)) return rows;
+      return chooseNext(subscription, rows, requestedAt) ?? [];
     });
     const signed = ports.prepare(toSend, found, requestedAt);
     const claims = Map.groupBy(signed, (delivery) => delivery.subscriptionId);
@@ -116,7 +110,6 @@ export async function dispatch(
       return {
         subscription,
         prepared: claims.get(id) ?? [],
-        withdrawnDue: own.filter(({ isWithdrawn }) => isWithdrawn),
         mayHaveMore: subscription !== null && !isSpaced(subscription) && own.length >= limit,
         notedWakeAt: notedFor.get(id) ?? null,
         requestedAt,

@@ -1,4 +1,4 @@
-import { type SQL, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
@@ -62,7 +62,7 @@ import {
 export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
 
 /**
- * A session's change to a delivery: its new state after an attempt, or without one, if the delivery is withdrawn or a
+ * A session's change to a delivery: its new state after an attempt, or without one, if a
  * manual send could not be attempted. Times are Unix milliseconds.
  */
 export interface DeliveryChange {
@@ -131,8 +131,6 @@ export interface RoundTerms {
   queue: QueueName;
   /** Maximum number of deliveries to claim per subscription. */
   limit: number;
-  /** Whether automations of type `crm_source` are served; if not, nothing is sent about them. */
-  servesCrmSource: boolean;
 }
 
 /** A subscription after a round; times are Unix milliseconds. */
@@ -144,8 +142,8 @@ export interface RoundSubscription extends Pace, TypeOutcomes, WorkspaceKey {
   sealedHeaders: string | null;
   /** Previous secrets, sealed, that still sign during their grace period. */
   earlierSecrets: string[];
-  /** Events in progress that must not be sent, because they were erased or are withdrawn (`IS_WITHDRAWN`). */
-  withdrawnInProgress: string[];
+  /** Events in progress that must not be sent, because they were erased. */
+  erasedInProgress: string[];
   cancelEpoch: number;
   /** Whether there are deliveries to mark as cancelled, and this database may be written. */
   cancelling: boolean;
@@ -164,8 +162,6 @@ export interface RoundSubscription extends Pace, TypeOutcomes, WorkspaceKey {
 /** A delivery that is due, with the row that its body is made from. */
 export interface DueDelivery extends PendingDelivery, BodyRow {
   subscriptionId: string;
-  /** Whether it must not be sent (`IS_WITHDRAWN`). */
-  isWithdrawn: 0 | 1;
 }
 
 /** An `arrivedWakeAt` for which each noted wake-up message counts as arrived, so that a new one is noted. */
@@ -218,7 +214,6 @@ function buildRound(requests: readonly RoundRequest[], terms: RoundTerms, isRepe
     deliveryChanges: JSON.stringify(deliveryChanges),
     subscriptionChanges: JSON.stringify(subscriptionChanges),
     isSlow: terms.queue === "slow" ? 1 : 0,
-    servesCrmSource: terms.servesCrmSource ? 1 : 0,
   };
   const attempts = deliveryChanges.filter(
     (change): change is DeliveryChange & { outcome: string } => change.outcome !== null,
@@ -433,26 +428,6 @@ const noteWakeUps = prepared(
     RETURNING ${subscriptions.id} AS subscriptionId, ${subscriptions.notedWakeAt} AS wakeAt`),
 );
 
-/** SQL expression: the id of the automation that an event is about, by event type. */
-const AUTOMATION_OF: Record<WebhookEvent, SQL> = {
-  "run.completed": sql`${events.body}->>'$.data.automation_id'`,
-  "automation.status_changed": sql`${events.body}->>'$.data.id'`,
-  // A lead stays when its automation is removed, so its event is sent.
-  "lead.created": sql`NULL`,
-};
-const AUTOMATION_CASES = Object.entries(AUTOMATION_OF).map(
-  ([type, id]) => sql`WHEN ${type} THEN ${id}`,
-);
-const AUTOMATION_ID = sql`CASE ${events.type} ${sql.join(AUTOMATION_CASES, sql` `)} END`;
-
-/**
- * The automation that an event is about was removed, or is of a type that is not served. An event may outlive the row
- * of its automation, so an automation without a row was removed, too.
- */
-const IS_WITHDRAWN = sql`(${AUTOMATION_ID} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM automations
-  WHERE automations.id = ${AUTOMATION_ID} AND automations.removed_at IS NULL
-    AND (automations.type <> 'crm_source' OR ${sql.placeholder("servesCrmSource")})))`;
-
 /** Reads the requested subscriptions that exist, as they are at the end of the round. */
 const selectSubscriptions = prepared(
   qb
@@ -479,10 +454,11 @@ const selectSubscriptions = prepared(
       leasedElsewhereUntil: sql<
         number | null
       >`CASE WHEN NOT ${IS_NOT_LEASED_ELSEWHERE} THEN ${subscriptions.leasedUntil} END`,
-      withdrawnInProgress: sql`(SELECT json_group_array(progress.value->>1) FROM ${PROGRESS}
+      erasedInProgress: sql`(SELECT json_group_array(progress.value->>1) FROM ${PROGRESS}
         WHERE progress.value->>0 = ${subscriptions.id} AND NOT EXISTS (SELECT 1 FROM ${deliveries} JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}
-          WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = progress.value->>1
-            AND NOT ${IS_WITHDRAWN}))`.mapWith(toTexts),
+          WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = progress.value->>1))`.mapWith(
+        toTexts,
+      ),
       nextSendAt: NEXT_SEND_AT,
       storedResponses: sql<number>`coalesce((SELECT ${deliveryCounts.counts}->>'responses' FROM ${deliveryCounts}
         WHERE ${deliveryCounts.workspaceId} = ${subscriptions.workspaceId}
@@ -495,7 +471,7 @@ const selectSubscriptions = prepared(
 /** The columns of a `DueDelivery`: its place in the lines, and the row that `makeBody` makes its body from. */
 const DUE_DELIVERY = sql`${deliveries.subscriptionId} AS subscriptionId,
   ${deliveries.priority} AS priority, ${deliveries.attempts} AS attempts, ${deliveries.attemptsMade} AS attemptsMade, ${deliveries.dueAt} AS dueAt,
-  ${deliveries.scheduledAt} AS scheduledAt, ${deliveries.lastAt} AS lastAt, ${IS_WITHDRAWN} AS isWithdrawn,
+  ${deliveries.scheduledAt} AS scheduledAt, ${deliveries.lastAt} AS lastAt,
   ${commaList(Object.entries(BODY).map(([name, field]) => sql`${field} AS ${sql.identifier(name)}`))}`;
 
 // The limit is an expression, because SQLite recompiles a statement for each value of a bare LIMIT parameter.

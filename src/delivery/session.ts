@@ -109,8 +109,6 @@ export interface RoundResult {
   subscription: RoundSubscription | null;
   /** Due deliveries, prepared for sending; while requests are spaced, the next one at most. */
   prepared: PreparedDelivery[];
-  /** Due deliveries that must not be sent (`isWithdrawn`). */
-  withdrawnDue: DueDelivery[];
   /** Whether more may be due, because the round found as many deliveries as it may claim. */
   mayHaveMore: boolean;
   /** When the delayed wake-up message is to arrive that the round has noted; null if it has noted none. */
@@ -246,10 +244,9 @@ export class DeliverySession {
     // URL, or a wait that a replay has ended, the stored pace counts in any case: those attempts say nothing about it.
     if (this.#paceVersion === version || isNewEpoch || isElsewhere) this.#adoptPace(found);
     if (requestedClaim) this.#takeClaim(result);
-    // A claimed delivery that was withdrawn since is left out. A later round that claims finds it in `withdrawnDue`,
-    // unless its event was erased.
-    const withdrawn = new Set(found.withdrawnInProgress);
-    this.#claimed = this.#claimed.filter(({ eventId }) => !withdrawn.has(eventId));
+    // A claimed delivery whose event was erased since is left out.
+    const erased = new Set(found.erasedInProgress);
+    this.#claimed = this.#claimed.filter(({ eventId }) => !erased.has(eventId));
     // A request that ended during the round may have stopped the session: then, what the round claimed is not sent. After
     // a new epoch, what an earlier round claimed may be cancelled. After a new URL, it is sent there.
     if (this.#isStopped || !found.maySend || isNewEpoch) this.#stop();
@@ -264,13 +261,11 @@ export class DeliverySession {
 
   /** Takes what a round has claimed, and notes which due deliveries must not be sent. */
   #takeClaim(result: RoundResult): void {
-    const { prepared, withdrawnDue, mayHaveMore, requestedAt } = result;
+    const { prepared, mayHaveMore } = result;
     // While requests are spaced, the outcome of the one request decides what comes next. Unless it ends the spacing, it
-    // ends this session (`#setPace`). After a delivery that is withdrawn or cannot be read, the next round claims again.
+    // ends this session (`#setPace`). After a delivery that cannot be read, the next round claims again.
     this.#claimed = [...prepared];
     this.#moreIsDue = mayHaveMore;
-    const cancelled = { state: "cancelled", dueAt: null, settledAt: requestedAt } as const;
-    for (const delivery of withdrawnDue) this.#noteUnattempted(delivery, cancelled, requestedAt);
   }
 
   /** Sends what is waiting, at its pace, until another round is due. */

@@ -1,4 +1,6 @@
 import { z } from "@hono/zod-openapi";
+import { Budget } from "../db/budget.ts";
+import { openNamed } from "../db/databases.ts";
 import { sendWakeUps } from "../delivery/messages.ts";
 import { CONFLICT_TRIES } from "../recording/automation-changes.ts";
 import {
@@ -10,7 +12,11 @@ import {
 import { LeadRecording, planLeads } from "../recording/lead-recording.ts";
 import { type CallContext, type RecordingPlan, record } from "../recording/record.ts";
 import { planRuns, RunRecording } from "../recording/run-recording.ts";
+import { deleteRemovedRuns } from "../records/removals.ts";
 import { type Call, operation } from "./operation.ts";
+
+/** How long one call of `removeAutomations` deletes runs. */
+const REMOVAL_MAX_MS = 20_000;
 
 const workspaceId = "wks_…";
 const agent = { reference: "lyon", name: "Agence Lumière Lyon" };
@@ -49,13 +55,18 @@ export const recordAutomations = operation({
 });
 
 export const removeAutomations = operation({
-  about: "Removes automations and their runs from the API.",
+  about:
+    "Removes automations, and deletes their runs. The automations are gone from the API with the first call, their runs piece by piece: call it until it is done, as the command in a terminal does. Events that were recorded before are sent.",
   input: AutomationRemoval,
-  output: z.object({ removed: z.int() }),
+  output: z.object({ done: z.boolean().describe("no run of them is left") }),
   examples: [{ workspaceId, ids: ["aut_…"] }],
   async run(call, input) {
-    const { changed } = await recordAndWake(call, planRemoval, input);
-    return { removed: changed };
+    const budget = new Budget(REMOVAL_MAX_MS);
+    const env = budget.meter(call.env);
+    const { ids, database } = await record(env, planRemoval, input, Date.now());
+    const db = openNamed(env, database);
+    const hasMore = () => budget.hasMore();
+    return { done: await deleteRemovedRuns(db, input.workspaceId, ids, hasMore) };
   },
 });
 

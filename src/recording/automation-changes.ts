@@ -3,16 +3,11 @@ import type { AutomationStatus } from "../contract/enumerations.ts";
 import { newEventIds } from "../contract/ids.ts";
 import { excluded, fromJson, insertFrom, mapColumns, qb, unqualified } from "../db/builder.ts";
 import { combine, commit, type Database, query, readAs, type Statements } from "../db/client.ts";
-import { automations, runs } from "../db/schema.ts";
+import { automations } from "../db/schema.ts";
 import { selectWakeUps } from "../delivery/due.ts";
 import type { WakeUp } from "../delivery/messages.ts";
 import { announce, draftEvent } from "../events/outbox.ts";
-import {
-  type AutomationRow,
-  findAutomation,
-  isShown,
-  toAutomation,
-} from "../records/automations.ts";
+import { type AutomationRow, findAutomation, toAutomation } from "../records/automations.ts";
 
 /*
  * How a stored automation changes. A client changes it with `controlAutomation`, the platform with its reports
@@ -49,13 +44,12 @@ export const CONFLICT_TRIES = 50;
 export async function controlAutomation(
   db: Database,
   workspaceId: string,
-  servesCrmSource: boolean,
   id: string,
   status: ControllableStatus,
   clock: () => number,
 ): Promise<Control> {
   for (let tries = 0; tries < CONFLICT_TRIES; tries++) {
-    const row = await findAutomation(db, workspaceId, servesCrmSource, id);
+    const row = await findAutomation(db, workspaceId, id);
     if (!row) return { result: "not_found" };
     if (!isControllable(row.status)) return { result: "not_controllable", status: row.status };
     const now = clock();
@@ -68,7 +62,7 @@ export async function controlAutomation(
       return { result: "done", row, wakeUps };
     }
     const { result, wakeUps } = await commit(db, {
-      result: storeChanges(workspaceId, [change], servesCrmSource, now),
+      result: storeChanges(workspaceId, [change], now),
       wakeUps: selectWakeUps(workspaceId, now),
     });
     if (result !== "conflict") return { result: "done", row: change.after, wakeUps };
@@ -161,17 +155,9 @@ export function isSame(a: Changeable, b: Changeable): boolean {
   return CHANGEABLE.every((name) => a[name] === b[name]);
 }
 
-/** Whether a change is an event: an automation that the API shows was activated or paused. */
-function isAnnounced(
-  { before, after, isNew }: AutomationChange,
-  servesCrmSource: boolean,
-): boolean {
-  return (
-    !isNew &&
-    before?.status !== after.status &&
-    isControllable(after.status) &&
-    isShown(after.type, servesCrmSource)
-  );
+/** Whether a change is an event: an automation that the API showed before was activated or paused. */
+function isAnnounced({ before, after, isNew }: AutomationChange): boolean {
+  return !isNew && before?.status !== after.status && isControllable(after.status);
 }
 
 const STORED = [
@@ -193,12 +179,11 @@ const STORED = [
 export function storeChanges(
   workspaceId: string,
   changes: AutomationChange[],
-  servesCrmSource: boolean,
   now: number,
 ): Statements<"stored" | Conflict> {
   const firstOfEach = new Map(changes.toReversed().map((change) => [change.after.id, change]));
   const isUnchanged = areUnchanged([...firstOfEach.values()]);
-  const announced = changes.filter((change) => isAnnounced(change, servesCrmSource));
+  const announced = changes.filter(isAnnounced);
   const eventIds = newEventIds(announced.length, now);
   const drafts = announced.map(({ after }, i) =>
     draftEvent("automation.status_changed", toAutomation(after), now, eventIds[i]),
@@ -224,15 +209,9 @@ export function storeChanges(
 }
 
 /**
- * SQL condition: `stored` is a removed automation that still has runs. Its runs are deleted before it comes back
- * (recording/automation-recording.ts), but a call at the same time may have recorded another one.
- */
-const HAS_EARLIER_RUNS = sql`(stored.removed_at IS NOT NULL
-  AND EXISTS (SELECT 1 FROM ${runs} WHERE ${runs.automationId} = stored.id))`;
-
 /**
- * SQL condition: each automation is still stored as it was read, or is still not stored, and has no earlier runs. It
- * compares every stored column, because the write replaces them all.
+ * SQL condition: each automation is still stored as it was read, or is still not stored. It compares every stored
+ * column, because the write replaces them all.
  */
 function areUnchanged(changes: AutomationChange[]): SQL {
   const asRead = changes.map(({ before, after }) => ({ ...before, id: after.id }));
@@ -244,5 +223,5 @@ function areUnchanged(changes: AutomationChange[]): SQL {
   );
   return sql`NOT EXISTS (SELECT 1 FROM json_each(${JSON.stringify(asRead)}) AS read
     LEFT JOIN ${automations} AS stored ON stored.id = read.value->>'id'
-    WHERE ${sql.join(Object.values(differences), sql` OR `)} OR ${HAS_EARLIER_RUNS})`;
+    WHERE ${sql.join(Object.values(differences), sql` OR `)})`;
 }

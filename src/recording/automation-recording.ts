@@ -2,7 +2,8 @@ import { z } from "@hono/zod-openapi";
 import { AutomationStatus, AutomationType } from "../contract/enumerations.ts";
 import { AutomationId, several, WorkspaceId } from "../contract/fields.ts";
 import { derivedId } from "../contract/ids.ts";
-import { servesCrmSources } from "../contract/served.ts";
+import { InputError } from "../contract/input-error.ts";
+import { isServed } from "../contract/served.ts";
 import { type Database, query, readAs } from "../db/client.ts";
 import { Name, Reference } from "../primitives/text.ts";
 import { timeBudget } from "../primitives/timing.ts";
@@ -57,6 +58,9 @@ export const AutomationRemoval = z.strictObject({
 /** How long a call may delete the runs that automations had before they were removed. */
 const DELETING_MS = 20_000;
 
+const NOT_SERVED =
+  "crm_source is not served: this deployment records no such automation unless SERVED_ROUTES lists automations.crm_source";
+
 /**
  * Plans a call that inserts or updates automations, and announces activations and pauses. Its statements read a conflict
  * if another call changes one of the automations after this has read it. The call must be planned again then.
@@ -65,19 +69,22 @@ export async function planAutomations(
   { workspaceId, automations }: z.output<typeof AutomationRecording>,
   { env, db, now }: CallContext,
 ): Promise<RecordingPlan<number | Conflict>> {
+  const unserved = automations.findIndex(({ type }) => type === "crm_source");
+  if (unserved >= 0 && !isServed(env.SERVED_ROUTES, "automations.crm_source"))
+    throw new InputError(["automations", unserved, "type"], NOT_SERVED);
   const reported = await Promise.all(
     automations.map((automation) => toWanted(workspaceId, automation)),
   );
   const stored = await findWithoutRemovedRuns(
     db,
+    workspaceId,
     reported.map(({ id }) => id),
   );
   const changes = decideChanges(stored, reported, now);
   const changed = changes.filter(({ isNew }) => isNew).length;
-  const servesCrmSource = servesCrmSources(env);
   return {
     ids: reported.map(({ id }) => id),
-    statements: readAs(storeChanges(workspaceId, changes, servesCrmSource, now), (result) =>
+    statements: readAs(storeChanges(workspaceId, changes, now), (result) =>
       result === "stored" ? changed : result,
     ),
     // If another call changed an automation after a first try, a second try would change it back without an event.
@@ -93,13 +100,14 @@ export async function planAutomations(
  */
 async function findWithoutRemovedRuns(
   db: Database,
+  workspaceId: string,
   ids: string[],
 ): Promise<Map<string, AutomationRow>> {
   const toMap = (rows: AutomationRow[]) => new Map(rows.map((row) => [row.id, row]));
   const found = await query(db, selectStoredAutomations(ids));
   const removed = found.filter(({ removedAt }) => removedAt !== null).map(({ id }) => id);
   if (removed.length === 0) return toMap(found);
-  if (!(await deleteRemovedRuns(db, removed, timeBudget(DELETING_MS))))
+  if (!(await deleteRemovedRuns(db, workspaceId, removed, timeBudget(DELETING_MS))))
     throw new Error("the runs of a removed automation are still being deleted: try again");
   return toMap(await query(db, selectStoredAutomations(ids)));
 }
@@ -174,7 +182,7 @@ function isRepeated(
   );
 }
 
-/** Plans a call that removes automations and their runs. Unknown ids are ignored. */
+/** Plans a call that removes automations; their runs are deleted afterwards. Unknown ids are ignored. */
 export async function planRemoval(
   { workspaceId, ids }: z.output<typeof AutomationRemoval>,
   { db, now }: CallContext,

@@ -1,4 +1,3 @@
-import type { AutomationType } from "../contract/enumerations.ts";
 import { InputError } from "../contract/input-error.ts";
 import { type Database, query } from "../db/client.ts";
 import { selectAutomations } from "../records/automations.ts";
@@ -14,24 +13,17 @@ export interface RecordReference {
   path: string;
 }
 
-/** The stored records that a recording refers to. */
-interface Known {
-  /** The types of the automations, by id. */
-  automations: Map<string, AutomationType>;
-  /** The ids of leads that were erased. Runs lose their link to them. */
-  erasedLeads: Set<string>;
-}
-
 /**
  * Looks up a workspace and the records in it that a recording refers to, in one round trip.
  *
+ * @returns the ids of the leads among them that were erased. Runs lose their link to them.
  * @throws InputError for an unknown workspace or a record that is not in it.
  */
 export async function findReferenced(
   db: Database,
   workspaceId: string,
   references: RecordReference[],
-): Promise<Known> {
+): Promise<Set<string>> {
   const idsOf = (kind: RecordReference["kind"]) => [
     ...new Set(references.filter((one) => one.kind === kind).map(({ id }) => id)),
   ];
@@ -42,12 +34,12 @@ export async function findReferenced(
     erasedLeads: selectErasedLeads(workspaceId, idsOf("lead")),
   });
   if (found.workspaces.length === 0) throw unknownWorkspace();
-  const automations = new Map(found.automations.map(({ id, type }) => [id, type]));
+  const automations = new Set(found.automations.map(({ id }) => id));
   const leads = new Set(found.leads.map(({ id }) => id));
   const erasedLeads = new Set(found.erasedLeads.map(({ id }) => id));
   for (const { kind, id, path } of references) {
     const isKnown = kind === "lead" ? leads.has(id) || erasedLeads.has(id) : automations.has(id);
     if (!isKnown) throw new InputError(path, `no such ${kind} in this workspace`);
   }
-  return { automations, erasedLeads };
+  return erasedLeads;
 }

@@ -3,11 +3,9 @@ import { type SQL, sql } from "drizzle-orm";
 import { RunStatus, TriggerType } from "../contract/enumerations.ts";
 import { AutomationId, LeadId, WorkspaceId } from "../contract/fields.ts";
 import { derivedId } from "../contract/ids.ts";
-import { servesCrmSources } from "../contract/served.ts";
 import { runs as runsTable } from "../db/schema.ts";
 import { announce, draftEvent } from "../events/outbox.ts";
 import { text } from "../primitives/text.ts";
-import { isShown } from "../records/automations.ts";
 import { insertRuns, type ReportedRun, toRun } from "../records/runs.ts";
 import {
   AHEAD,
@@ -41,19 +39,16 @@ export const RunRecording = z.strictObject({ workspaceId: WorkspaceId, runs: rep
 /** Plans a call that inserts runs and announces them. Stored runs stay unchanged. */
 export async function planRuns(
   { workspaceId, runs }: z.output<typeof RunRecording>,
-  { env, db, now }: CallContext,
+  { db, now }: CallContext,
 ): Promise<RecordingPlan> {
-  const servesCrmSource = servesCrmSources(env);
   const reported = await Promise.all(runs.map((run) => toReportedRun(workspaceId, run, now)));
   const references = reported.flatMap(referencesOf);
-  const { automations, erasedLeads } = await findReferenced(db, workspaceId, references);
+  const erasedLeads = await findReferenced(db, workspaceId, references);
   const found = uniqueById(reported).map((run) => ({
     ...run,
     leadId: run.leadId !== null && erasedLeads.has(run.leadId) ? null : run.leadId,
   }));
-  const drafts = found
-    .filter((run) => isShown(automations.get(run.automationId), servesCrmSource))
-    .map((run) => draftEvent("run.completed", toRun(run), now));
+  const drafts = found.map((run) => draftEvent("run.completed", toRun(run), now));
   const isNew = (id: SQL) =>
     sql`NOT EXISTS (SELECT 1 FROM ${runsTable} WHERE ${runsTable.id} = ${id})`;
   const announced = announce(workspaceId, "run.completed", drafts, isNew, now);

@@ -16,14 +16,6 @@ import { automations } from "../db/schema.ts";
 
 export type AutomationRow = typeof automations.$inferSelect;
 
-/** Whether automations of this type are shown and announced. */
-export function isShown(
-  type: AutomationType | null | undefined,
-  servesCrmSource: boolean,
-): boolean {
-  return servesCrmSource || type !== "crm_source";
-}
-
 const AUTOMATION_COLUMNS = omitColumns(
   automations,
   "workspaceId",
@@ -37,27 +29,20 @@ const AUTOMATION_ORDER = { at: automations.createdAt, id: automations.id };
 const readPage = preparePage({
   order: AUTOMATION_ORDER,
   query: qb
-    .select({ ...AUTOMATION_COLUMNS, removedAt: automations.removedAt })
+    .select(AUTOMATION_COLUMNS)
     .from(automations)
     .where(
-      and(eq(automations.workspaceId, sql.placeholder("workspaceId")), isOnPage(AUTOMATION_ORDER)),
+      and(
+        eq(automations.workspaceId, sql.placeholder("workspaceId")),
+        isNull(automations.removedAt),
+        isOnPage(AUTOMATION_ORDER),
+      ),
     ),
 });
 
 /** Reads one page of the workspace's automations, newest first. */
-export async function listAutomations(
-  db: Database,
-  workspaceId: string,
-  servesCrmSource: boolean,
-  request: PageRequest,
-) {
-  const page = await readPage(
-    db,
-    { workspaceId },
-    request,
-    ({ type, removedAt }) => removedAt !== null || !isShown(type, servesCrmSource),
-  );
-  return mapItems(page, toAutomation);
+export async function listAutomations(db: Database, workspaceId: string, request: PageRequest) {
+  return mapItems(await readPage(db, { workspaceId }, request), toAutomation);
 }
 
 const automation = prepared(
@@ -77,11 +62,10 @@ const automation = prepared(
 export async function findAutomation(
   db: Database,
   workspaceId: string,
-  servesCrmSource: boolean,
   id: string,
 ): Promise<AutomationRow | undefined> {
   const [row] = await query(db, automation({ workspaceId, id }));
-  return row && isShown(row.type, servesCrmSource) ? row : undefined;
+  return row;
 }
 
 /** Selects the automations with these ids, of any workspace, including removed ones. */
@@ -89,11 +73,11 @@ export function selectStoredAutomations(ids: string[]) {
   return qb.select().from(automations).where(inJson(automations.id, ids));
 }
 
-/** Selects the automations of the workspace with these ids. */
+/** Selects the ids among these that are automations of the workspace. */
 export function selectAutomations(workspaceId: string, ids: string[]) {
-  const { id, type, removedAt } = automations;
+  const { id, removedAt } = automations;
   return qb
-    .select({ id, type })
+    .select({ id })
     .from(automations)
     .where(
       and(inJson(id, ids), sql`+${automations.workspaceId} = ${workspaceId}`, isNull(removedAt)),

@@ -1,22 +1,25 @@
-import { and, type Column, eq, isNotNull, isNull, lte, not, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNotNull, isNull, lte, not, sql } from "drizzle-orm";
 import { REMOVED_AUTOMATIONS_KEPT_DAYS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { inJson, qb } from "../db/builder.ts";
-import { commit, counted, type Database, query, type Statements } from "../db/client.ts";
+import {
+  CLEANUP_MAX,
+  commit,
+  counted,
+  type Database,
+  type Part,
+  query,
+  type Statements,
+} from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
 import { isWritable } from "../workspaces/write-lock.ts";
 
-/** Maximum runs of removed automations that one transaction deletes. */
-const REMOVED_RUNS_AT_ONCE = 5_000;
-
-/** A table expression: automations, read through the index of removed ones. */
-const REMOVED = sql`${automations} INDEXED BY automations_removed`;
 const IS_REMOVED = isNotNull(automations.removedAt);
 const HAS_RUNS = sql`EXISTS (SELECT 1 FROM ${runs} WHERE ${runs.automationId} = ${automations.id})`;
 
 /**
- * Removes automations of the workspace. They and their runs disappear from the API immediately;
- * `cleanUpAutomations` deletes them. Reads how many were removed.
+ * Removes automations of the workspace. They are gone from the API from then on, and get no run any more.
+ * `deleteRemovedRuns` deletes those that they have. Reads how many were removed.
  */
 export function markAutomationsRemoved(
   workspaceId: string,
@@ -32,71 +35,47 @@ export function markAutomationsRemoved(
   return counted(qb.update(automations).set({ removedAt: now }).where(isPresent));
 }
 
-/** SQL condition: the automation of a run is removed. */
-export function isOfRemoved(automationId: Column): SQL {
-  return sql`EXISTS (SELECT 1 FROM ${REMOVED} WHERE ${automations.id} = ${automationId} AND ${IS_REMOVED})`;
-}
-
 /**
- * Deletes the runs of the removed automations among these, in chunks of one transaction each, before the automations
- * are recorded again. There are rarely any, because `cleanUpAutomations` deletes them within minutes of the removal.
+ * Deletes the runs of the removed automations among these, in pieces of one transaction each.
  *
- * @param hasMore whether there is time for another chunk.
- * @returns whether all are deleted.
+ * @param hasMore whether there is time for another piece.
+ * @returns whether none is left.
  */
 export async function deleteRemovedRuns(
   db: Database,
+  workspaceId: string,
   ids: string[],
   hasMore: () => boolean,
 ): Promise<boolean> {
+  const isRemoved = and(
+    inJson(automations.id, ids),
+    eq(automations.workspaceId, workspaceId),
+    IS_REMOVED,
+  );
   const next = qb
     .select({ id: automations.id })
     .from(automations)
-    .where(and(inJson(automations.id, ids), IS_REMOVED, HAS_RUNS))
+    .where(and(isRemoved, HAS_RUNS))
     .limit(1);
   let [found] = await query(db, next);
   while (found) {
     if (!hasMore()) return false;
-    const { following } = await commit(db, { runs: deleteRuns(found.id), following: next });
+    // Another call may have recorded the automation again since it was found.
+    const piece = sql`SELECT ${runs.id} FROM ${automations} JOIN ${runs} ON ${runs.automationId} = ${automations.id}
+      WHERE ${automations.id} = ${found.id} AND ${IS_REMOVED} LIMIT ${CLEANUP_MAX}`;
+    const { following } = await commit(db, {
+      deleted: sql`DELETE FROM ${runs} WHERE ${runs.id} IN (${piece})`,
+      following: next,
+    });
     [found] = following;
   }
   return true;
 }
 
-/**
- * Deletes the runs of removed automations, and the automations `REMOVED_AUTOMATIONS_KEPT_DAYS` after their removal, in
- * chunks of one transaction each. The newest runs come first, so that pages soon have fewer hidden rows to skip. Stops
- * when all are deleted, or when `hasMore` returns false. The next call continues.
- */
-export async function cleanUpAutomations(
-  db: Database,
-  now: number,
-  hasMore: () => boolean,
-): Promise<void> {
-  const isExpired = lte(automations.removedAt, now - REMOVED_AUTOMATIONS_KEPT_DAYS * DAY_MS);
-  // A chunk continues where the previous one stopped, so that a call examines each removed automation once.
-  const nextFrom = (id: string) =>
-    qb.all<{ id: string }>(sql`SELECT ${automations.id} FROM ${REMOVED}
-      WHERE ${IS_REMOVED} AND ${automations.id} >= ${id} AND (${isExpired} OR ${HAS_RUNS})
-        AND ${isWritable(automations.workspaceId)}
-      ORDER BY ${automations.id} LIMIT 1`);
-  let [found] = await query(db, nextFrom(""));
-  while (found && hasMore()) {
-    const { id } = found;
-    const { following } = await commit(db, {
-      runs: deleteRuns(id),
-      automation: qb
-        .delete(automations)
-        .where(and(eq(automations.id, id), IS_REMOVED, isExpired, not(HAS_RUNS))),
-      following: nextFrom(id),
-    });
-    [found] = following;
-  }
-}
-
-/** Deletes one chunk of the runs of a removed automation. Affects nothing if it was recorded again in the meantime. */
-function deleteRuns(automationId: string): SQL {
-  return sql`DELETE FROM ${runs} WHERE ${runs.id} IN (SELECT ${runs.id} FROM ${runs}
-    WHERE ${runs.automationId} = ${automationId} AND ${isOfRemoved(runs.automationId)}
-    ORDER BY ${runs.occurredAt} DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`;
+/** Deletes removed automations once no report from before their removal can come any more. */
+export function deleteOldAutomations(now: number): Part {
+  const isOld = lte(automations.removedAt, now - REMOVED_AUTOMATIONS_KEPT_DAYS * DAY_MS);
+  return sql`DELETE FROM ${automations} WHERE ${automations.id} IN (
+    SELECT ${automations.id} FROM ${automations} INDEXED BY automations_removed
+    WHERE ${IS_REMOVED} AND ${isOld} AND ${not(HAS_RUNS)} AND ${isWritable(automations.workspaceId)} LIMIT ${CLEANUP_MAX})`;
 }

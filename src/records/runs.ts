@@ -1,14 +1,13 @@
 import { z } from "@hono/zod-openapi";
 import { and, eq, isNull, sql } from "drizzle-orm";
-import { type AutomationType, RunStatus, TriggerType } from "../contract/enumerations.ts";
+import { RunStatus, TriggerType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
 import { aliasFields, fromJson, insertFrom, mapColumns, omitColumns, qb } from "../db/builder.ts";
 import { type Database, insertEach, type Statements } from "../db/client.ts";
 import { isOnPage, mapItems, type PageRequest, preparePage } from "../db/page.ts";
 import { automations, runs } from "../db/schema.ts";
-import { findAutomation, isShown } from "./automations.ts";
-import { isOfRemoved } from "./removals.ts";
+import { findAutomation } from "./automations.ts";
 
 type RunRow = Omit<typeof runs.$inferSelect, "workspaceId" | "reference">;
 
@@ -19,33 +18,14 @@ const RUN_ORDER = { at: runs.occurredAt, id: runs.id };
 const readPage = preparePage({
   order: RUN_ORDER,
   query: qb
-    .select({
-      ...RUN_COLUMNS,
-      isOfRemoved: isOfRemoved(runs.automationId).mapWith(Boolean).as("is_of_removed"),
-      // Not read where automations of all types are shown.
-      automationType: sql<AutomationType | null>`iif(${sql.placeholder("servesCrmSource")}, NULL,
-        (SELECT ${automations.type} FROM ${automations} WHERE ${automations.id} = ${runs.automationId}))`.as(
-        "automation_type",
-      ),
-    })
+    .select(RUN_COLUMNS)
     .from(runs)
     .where(and(eq(runs.workspaceId, sql.placeholder("workspaceId")), isOnPage(RUN_ORDER))),
 });
 
 /** Reads one page of the workspace's runs, newest first. */
-export async function listRuns(
-  db: Database,
-  workspaceId: string,
-  servesCrmSource: boolean,
-  request: PageRequest,
-) {
-  const page = await readPage(
-    db,
-    { workspaceId, servesCrmSource: Number(servesCrmSource) },
-    request,
-    (run) => run.isOfRemoved || !isShown(run.automationType, servesCrmSource),
-  );
-  return mapItems(page, toRun);
+export async function listRuns(db: Database, workspaceId: string, request: PageRequest) {
+  return mapItems(await readPage(db, { workspaceId }, request), toRun);
 }
 
 const readPageOfAutomation = preparePage({
@@ -70,18 +50,15 @@ const readPageOfAutomation = preparePage({
 export async function listRunsOfAutomation(
   db: Database,
   workspaceId: string,
-  servesCrmSource: boolean,
   automationId: string,
   request: PageRequest,
 ) {
-  if (!servesCrmSource && !(await findAutomation(db, workspaceId, servesCrmSource, automationId)))
-    return null;
   const page = await readPageOfAutomation(db, { workspaceId, automationId }, request);
   // A non-empty page proves that the automation exists.
   const isFound =
     page.items.length > 0 ||
     page.next !== null ||
-    (await findAutomation(db, workspaceId, servesCrmSource, automationId)) !== undefined;
+    (await findAutomation(db, workspaceId, automationId)) !== undefined;
   return isFound ? mapItems(page, toRun) : null;
 }
 
@@ -89,13 +66,24 @@ export type ReportedRun = RunRow & Pick<typeof runs.$inferSelect, "reference">;
 
 const NEW_RUN_COLUMNS = Object.keys(omitColumns(runs, "workspaceId")) as (keyof ReportedRun)[];
 
-/** Inserts runs. Stored runs stay unchanged. */
+/** SQL expression: the automation of a reported run; null if it was removed, and the column accepts no null. */
+const AUTOMATION_ID = sql`(SELECT ${automations.id} FROM ${automations}
+  WHERE ${automations.id} = r.value->>'automationId' AND ${automations.removedAt} IS NULL)`;
+
+/**
+ * Inserts runs. Stored runs stay unchanged. If the automation of one was removed, the transaction fails
+ * (`isReferenceMissing`), so that no run is left behind by a removal at the same time.
+ */
 export function insertRuns(workspaceId: string, reported: ReportedRun[]): Statements<number> {
   const rows = reported.map((run) => ({ ...run, actions: JSON.stringify(run.actions) }));
   return insertEach(rows, (chunk) =>
     insertFrom(
       runs,
-      { ...mapColumns(runs, NEW_RUN_COLUMNS, fromJson("r")), workspaceId },
+      {
+        ...mapColumns(runs, NEW_RUN_COLUMNS, fromJson("r")),
+        workspaceId,
+        automationId: AUTOMATION_ID,
+      },
       sql`FROM json_each(${chunk}) AS r WHERE true ON CONFLICT (id) DO NOTHING`,
     ),
   );

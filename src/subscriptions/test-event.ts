@@ -59,7 +59,6 @@ export async function postTestEvent(
     dueAt: now,
     scheduledAt: null,
     lastAt: null,
-    isWithdrawn: 0 as const,
   };
   const sender = createSender(env, true);
   const [delivery] = sender.prepare([row], targets, now);

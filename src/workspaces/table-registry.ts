@@ -98,6 +98,7 @@ const REGISTRY = {
     // `createdAt` is renewed when an automation is recorded again, so an export may have it twice, but never misses
     // it.
     order: [automations.createdAt, automations.id],
+    ranges: [sql`${automations.removedAt} IS NULL`, sql`${automations.removedAt} IS NOT NULL`],
   },
   leads: {
     kind: "lead",

@@ -106,8 +106,10 @@ describe("Automation", () => {
   test("An automation whose account has been unsubscribed does not appear in the API", async () => {
     const { workspaceId, api, path, automation, recordRun } = await recorded();
     await recordRun(automation.id);
-    await platform("removeAutomations", { workspaceId, ids: [automation.id] });
-    expect((await api.get<Page>("/automations")).body.data).toEqual([]);
+    const removal = { workspaceId, ids: [automation.id] };
+    expect(await platform("removeAutomations", removal)).toEqual({ done: true });
+    for (const list of ["/automations", "/runs"])
+      expect((await api.get<Page>(list)).body.data).toEqual([]);
     for (const gone of [await api.get(path), await api.get(`${path}/runs`)])
       expect(gone.body.error.code).toBe("automation_not_found");
     expect((await api.patch(path, { status: "paused" })).body.error.code).toBe(

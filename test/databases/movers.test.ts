@@ -8,7 +8,7 @@ import { deleteOldCounts } from "../../src/history/counts.ts";
 import { deleteOldErasedLeads } from "../../src/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "../../src/lifecycle/retention.ts";
 import { advanceMove, continueMoves, settleMoves } from "../../src/moving/move.ts";
-import { cleanUpAutomations } from "../../src/records/removals.ts";
+import { deleteOldAutomations } from "../../src/records/removals.ts";
 import { errorOf, recordAutomation } from "../support/api.ts";
 import { databaseOf, NAMES, rowsIn, tablesWith, valueIn } from "../support/databases.ts";
 import { hangingBefore, type Moment } from "../support/hanging.ts";
@@ -241,7 +241,7 @@ test("the sweep deletes nothing of a workspace that moves, whatever is due", asy
   const before = await rows();
   await moveUntil(workspaceId, "copying");
   const db = openDatabase(databaseOf("DB_2"));
-  await cleanUpAutomations(db, Date.now(), () => true);
+  await commit(db, deleteOldAutomations(later));
   await commit(db, deleteOldErasedLeads(Date.now()));
   await commit(db, deleteEndedSubscriptions(later));
   await commit(db, deleteOldCounts(later));

@@ -47,7 +47,6 @@ export const FLOOR: Fault[] = [
     ["errors.ts", "if (retryable || durableObjectReset) return true;", "if (retryable) return true;", "an object that was reset is asked again"],
     ["errors.ts", "return !remote && faultOf", "return faultOf", "an error of our own code elsewhere is not retried"],
     ["errors.ts", '{ message: "internal error; reference =", fault: "transient" },', "", "an internal error of D1 is retried"],
-    ["page.ts", "examined >= PAGE_EXAMINED_MAX", "false", "a page examines a bounded number of rows"],
     ["page.ts", "return [desc(at), desc(id)];", "return [desc(at)];", "equal times have one order"],
     ["sweep-positions.ts", "if ((await findPosition(db, part)) === position) return;", "return;", "a sweep goes on where the last one ended"],
   ]),

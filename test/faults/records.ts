@@ -5,8 +5,9 @@ import { type Fault, faultsIn } from "./fault.ts";
 /** Faults of what the platform reports, and of what is stored of a workspace. */
 export const RECORDS: Fault[] = [
   ...faultsIn("records/", [
-    ["automations.ts", "return servesCrmSource || type !== \"crm_source\";", "return true;", "automations of a CRM are hidden until they are served"],
-    ["removals.ts", "= ${automationId} AND ${isOfRemoved(runs.automationId)}", "= ${automationId}", "what is recorded again is not cleaned up"],
+    ["runs.ts", "= r.value->>'automationId' AND ${automations.removedAt} IS NULL)", "= r.value->>'automationId')", "a removal leaves no run that is recorded at the same time"],
+    ["removals.ts", "    eq(automations.workspaceId, workspaceId),\n    IS_REMOVED,", "    IS_REMOVED,", "a removal deletes no run of another workspace"],
+    ["automation-recording.ts", 'unserved >= 0 && !isServed(env.SERVED_ROUTES, "automations.crm_source")', "false", "what is not served is not recorded"],
     ["custom-fields.ts", "if (path.length >= NESTING_MAX)", "if (path.length > NESTING_MAX)", "custom fields have 32 levels"],
     ["custom-fields.ts", "!Number.isSafeInteger(value) ? fault(UNSAFE)", "false ? fault(UNSAFE)", "no number is changed on its way"],
     ["leads.ts", " ON CONFLICT (id) DO NOTHING`", " ON CONFLICT (id) DO UPDATE SET source = excluded.source`", "a lead is recorded once"],
@@ -17,10 +18,10 @@ export const RECORDS: Fault[] = [
     ["person.ts", "`_${letter.toLowerCase()}`", "letter", "public names are in snake case"],
     ["person.ts", "reported[name] ?? PERSONAL_FIELDS[name].absent", "reported[name]", "an absent field is null"],
     ["runs.ts", "        eq(automations.workspaceId, sql.placeholder(\"workspaceId\")),\n", "", "runs of another workspace's automation are not read"],
-    ["removals.ts", "LIMIT ${REMOVED_RUNS_AT_ONCE}", "LIMIT 1000000", "runs are removed in pieces"],
+    ["removals.ts", "IS_REMOVED} LIMIT ${CLEANUP_MAX}", "IS_REMOVED} LIMIT 1000000", "runs are removed in pieces"],
     ["leads.ts", "WHERE ${erasedLeads.workspaceId} = ${workspaceId} AND ${erasedLeads.id} = ${id})`", "WHERE ${erasedLeads.id} = ${id})`", "an erasure keeps no other workspace's lead out"],
-    ["removals.ts", "IS_REMOVED, isExpired, not(HAS_RUNS)", "IS_REMOVED, not(HAS_RUNS)", "a late report finds the removal of fourteen days ago"],
-    ["removals.ts", "        AND ${isWritable(automations.workspaceId)}\n", "", "what is removed in a workspace that is moving holds up no other removal"],
+    ["removals.ts", "WHERE ${IS_REMOVED} AND ${isOld} AND", "WHERE ${IS_REMOVED} AND", "a late report finds the removal of fourteen days ago"],
+    ["removals.ts", " AND ${isWritable(automations.workspaceId)} LIMIT", " LIMIT", "what is removed in a workspace that is moving holds up no other removal"],
   ]),
   ...faultsIn("recording/", [
     ["automation-changes.ts", "if (reportedAt < lastAt) return null;", "", "an older report changes nothing"],
@@ -28,7 +29,7 @@ export const RECORDS: Fault[] = [
     ["automation-changes.ts", "if (given === \"latest\" || reportedAt === before.reportedAt) return null;", "", "a report of what is known changes nothing"],
     ["automation-changes.ts", "before?.status !== after.status &&", "", "a status that stays is not announced"],
     ["automation-changes.ts", "!isNew &&", "", "a removed automation that returns with another status is not announced"],
-    ["automation-changes.ts", "isControllable(after.status) &&", "", "only activations and pauses are announced"],
+    ["automation-changes.ts", " && isControllable(after.status);", ";", "only activations and pauses are announced"],
     ["automation-changes.ts", "Math.max(reportedAt, updatedAt + 1);", "reportedAt;", "each change has a later updated_at"],
     ["automation-changes.ts", "Math.max(now, updatedAt + 1, lastAt + 1)", "now", "an undated report is the newest, whatever clocks say"],
     ["automation-changes.ts", "newEventIds(announced.length, now)", "announced.map(() => undefined)", "the changes of a call are announced in order"],
@@ -36,7 +37,6 @@ export const RECORDS: Fault[] = [
     ["automation-changes.ts", "AS r WHERE ${isUnchanged}`,", "AS r WHERE true`,", "a report in between is not overwritten by a PATCH"],
     ["automation-changes.ts", "    STORED,\n    (column, name) =>", "    [\"status\", \"updatedAt\", \"createdAt\", \"removedAt\"],\n    (column, name) =>", "a PATCH does not undo a renaming that has the same time"],
     ["automation-changes.ts", "Object.values(differences)", "Object.values({ ...differences, removedAt: sql`0` })", "a PATCH does not bring back an automation that is removed in between"],
-    ["automation-changes.ts", " OR ${HAS_EARLIER_RUNS})`;", ")`;", "a run that is recorded in between does not come back with its automation"],
     ["automation-changes.ts", "drafts, () => isUnchanged, now)", "drafts, () => sql`true`, now)", "what loses a race is not announced"],
     ["automation-recording.ts", "if (removed.length === 0) return toMap(found);", "return toMap(found);", "a removed automation that is back has no earlier runs"],
     ["automation-recording.ts", "timeOf(a) < timeOf(b) ? -1", "timeOf(a) < timeOf(b) ? 1", "the latest of several reports counts"],
@@ -52,7 +52,6 @@ export const RECORDS: Fault[] = [
     ["record.ts", "if (!isReferenceMissing(error)) throw error;", "throw error;", "a lead that is erased in between fails no call about others"],
     ["run-recording.ts", "    missing: new Error(\"a record that one of the runs refers to was deleted during both tries\"),\n", "", "a valid call that fails is repeated"],
     ["references.ts", "if (!isSubscription)", "if (false)", "a foreign automation is an error"],
-    ["run-recording.ts", ".filter((run) => isShown(automations.get(run.automationId), servesCrmSource))", "", "runs of a CRM are not announced until they are served"],
     ["run-recording.ts", "leadId: report.leadId ?? null,", "leadId: null,", "a run names its lead"],
   ]),
   ...faultsIn("platform/", [

@@ -102,7 +102,6 @@ export const WAYS_IN: Fault[] = [
     ["portal/authentication.ts", 'if (webhookId !== null && !access.webhookFound) throw new ApiError("webhook_not_found");', "", "the portal shows no other workspace's subscription"],
     ["portal/portal.ts", "{ ...given, ...bound }", "{ ...bound, ...given }", "the body does not choose the workspace"],
     ["portal/portal.ts", 'if (c.env.PORTAL === "off")', "if (false)", "the portal can be turned off"],
-    ["routes/automations.ts", "const servesCrmSource = servesCrmSources(c.env);\n    const row", "const servesCrmSource = true;\n    const row", "automations of a CRM are hidden until they are served"],
     ["routes/automations.ts", 'new ApiError("automation_not_controllable", {', 'new ApiError("invalid_request", {', "a draft is not controllable"],
     ["routes/automations.ts", '    c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("database"), control.wakeUps));', "", "what a PATCH announces is posted at once"],
     ["routes/runs.ts", "toPageRequest(list, c", 'toPageRequest("runs", c', "the cursor of one automation's runs is not another's"],

@@ -46,7 +46,6 @@ import {
   WORKSPACE_EMAILS_PER_DAY,
 } from "../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../src/contract/time.ts";
-import { PAGE_EXAMINED_MAX } from "../../src/db/page.ts";
 import { DISPATCH_MAX_MS } from "../../src/delivery/dispatch.ts";
 import { CONCURRENCY_MAX, SLOW_RESPONSE_MS } from "../../src/delivery/policy.ts";
 import { HEADERS } from "../../src/delivery/post.ts";
@@ -153,7 +152,6 @@ test.each([
     "docs/deliveries.md",
     `spacing grows to ${listed(OUTAGE_SPACING_SECONDS.unavailable.slice(6))} s`,
   ],
-  ["CHANGELOG.md", `more than ${shown(PAGE_EXAMINED_MAX)} hidden items`],
   ["docs/customers.md", `failed for ${DISABLE_AFTER_MS / HOUR_MS} h`],
   ["docs/customers.md", `has failed and has been due for ${EXPIRES_AFTER_MS / DAY_MS} days`],
   ["docs/customers.md", `Responses take over ${seconds(SLOW_RESPONSE_MS)} s`],

@@ -262,7 +262,6 @@ export async function postOf(
     dueAt: now,
     scheduledAt: null,
     lastAt: null,
-    isWithdrawn: 0 as const,
   };
   const [claimed] = sender.prepare([row], new Map([[id, target]]), now);
   return [claimed as PreparedDelivery, target, now];

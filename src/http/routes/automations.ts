@@ -1,7 +1,6 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
-import { servesCrmSources } from "../../contract/served.ts";
 import { sendWakeUps } from "../../delivery/messages.ts";
 import { AUTOMATION, PAUSED } from "../../events/samples.ts";
 import { CONTROLLABLE, controlAutomation } from "../../recording/automation-changes.ts";
@@ -50,10 +49,7 @@ automationRoutes.openapi(
   }),
   async (c) => {
     const request = toPageRequest("automations", c.req.valid("query"));
-    const servesCrmSource = servesCrmSources(c.env);
-    const found = await c.get("read")((db) =>
-      listAutomations(db, c.get("workspaceId"), servesCrmSource, request),
-    );
+    const found = await c.get("read")((db) => listAutomations(db, c.get("workspaceId"), request));
     return c.json(toPageBody("automations", found), 200);
   },
 );
@@ -77,10 +73,7 @@ automationRoutes.openapi(
   async (c) => {
     const { id } = c.req.valid("param");
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
-    const servesCrmSource = servesCrmSources(c.env);
-    const row = await c.get("read")((db) =>
-      findAutomation(db, c.get("workspaceId"), servesCrmSource, id),
-    );
+    const row = await c.get("read")((db) => findAutomation(db, c.get("workspaceId"), id));
     if (!row) throw new ApiError("automation_not_found");
     return c.json(toAutomation(row), 200);
   },
@@ -124,10 +117,8 @@ automationRoutes.openapi(
     const { id } = c.req.valid("param");
     const { status } = c.req.valid("json");
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
-    const servesCrmSource = servesCrmSources(c.env);
     const workspaceId = c.get("workspaceId");
-    const db = c.get("db");
-    const control = await controlAutomation(db, workspaceId, servesCrmSource, id, status, Date.now);
+    const control = await controlAutomation(c.get("db"), workspaceId, id, status, Date.now);
     if (control.result === "not_found") throw new ApiError("automation_not_found");
     if (control.result === "not_controllable")
       throw new ApiError("automation_not_controllable", { status: control.status });

@@ -1,7 +1,6 @@
 import { createRoute } from "@hono/zod-openapi";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
-import { servesCrmSources } from "../../contract/served.ts";
 import { listRuns, listRunsOfAutomation, Run } from "../../records/runs.ts";
 import { newApp } from "../context.ts";
 import { newestFirst, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
@@ -32,10 +31,7 @@ runRoutes.openapi(
   }),
   async (c) => {
     const request = toPageRequest("runs", c.req.valid("query"));
-    const servesCrmSource = servesCrmSources(c.env);
-    const found = await c.get("read")((db) =>
-      listRuns(db, c.get("workspaceId"), servesCrmSource, request),
-    );
+    const found = await c.get("read")((db) => listRuns(db, c.get("workspaceId"), request));
     return c.json(toPageBody("runs", found), 200);
   },
 );
@@ -60,11 +56,8 @@ runRoutes.openapi(
     const list = `automations/${id}/runs` as const;
     const request = toPageRequest(list, c.req.valid("query"));
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
-    const servesCrmSource = servesCrmSources(c.env);
     const workspaceId = c.get("workspaceId");
-    const found = await c.get("read")((db) =>
-      listRunsOfAutomation(db, workspaceId, servesCrmSource, id, request),
-    );
+    const found = await c.get("read")((db) => listRunsOfAutomation(db, workspaceId, id, request));
     if (!found) throw new ApiError("automation_not_found");
     return c.json(toPageBody(list, found), 200);
   },

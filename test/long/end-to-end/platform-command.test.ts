@@ -3,7 +3,7 @@ import type { RequestListener } from "node:http";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 import { describeMethod, describeMethods } from "../../../scripts/platform/help.ts";
-import { eraseAll } from "../../../scripts/platform/long-calls.ts";
+import { callUntilDone } from "../../../scripts/platform/long-calls.ts";
 import { writeServer } from "../../../scripts/shared/local-state.ts";
 import type { PlatformClient } from "../../../scripts/shared/platform-client.ts";
 import { toTable } from "../../../scripts/shared/table.ts";
@@ -265,7 +265,9 @@ describe("eraseWorkspace", () => {
   test("is called until it is done", async () => {
     const answers = [false, false, true];
     const call = async () => ({ done: answers.shift() });
-    const erased = await eraseAll({ call } as unknown as PlatformClient, { workspaceId: "wks_1" });
+    const erased = await callUntilDone({ call } as unknown as PlatformClient, "eraseWorkspace", {
+      workspaceId: "wks_1",
+    });
     expect([erased, answers]).toEqual([{ done: true }, []]);
   });
 });

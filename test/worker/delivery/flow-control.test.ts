@@ -11,13 +11,12 @@ import {
 } from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { automations, PRIORITY, type Priority, workspaces } from "../../../src/db/schema.ts";
+import { PRIORITY, type Priority, workspaces } from "../../../src/db/schema.ts";
 import { exhaustOverflow } from "../../../src/delivery/cancellation.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
 import { CONCURRENCY_MAX } from "../../../src/delivery/policy.ts";
 import { UnreadableEvent } from "../../../src/events/bodies.ts";
 import { announce, draftEvent } from "../../../src/events/outbox.ts";
-import { cleanUpAutomations } from "../../../src/records/removals.ts";
 import { updateSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { automationReport } from "../../support/api.ts";
 import {
@@ -526,84 +525,6 @@ describe("an event type that is removed from a subscription", () => {
     await leadsOnly(id);
     await held.finish(answered(503));
     expect(await subscriptionRow(id)).toMatchObject({ streak: null, blockedUntil: 0 });
-  });
-});
-
-describe("an automation that is removed", () => {
-  async function recorded(type: "social_comments" | "crm_source" = "social_comments") {
-    const subscription = await subscribedToBoth();
-    const report = {
-      reference: "a",
-      type,
-      provider: "facebook",
-      agent: { reference: "g", name: "G" },
-      status: "active" as const,
-      ...(type === "crm_source" && { name: "CRM" }),
-    };
-    const { workspaceId } = subscription;
-    const { ids } = await exports.Platform.recordAutomations({
-      workspaceId,
-      automations: [report],
-    });
-    return { ...subscription, automationId: ids[0] as string };
-  }
-
-  test("has its pending events cancelled, and no others", async () => {
-    const { id, workspaceId, automationId } = await recorded();
-    await announceRuns(workspaceId, 2, NOW, automationId);
-    await announceRuns(workspaceId, 1, NOW);
-    await exports.Platform.removeAutomations({ workspaceId, ids: [automationId] });
-    const { attempt } = subscriber(() => OK);
-    await dispatchAt(NOW, [id], attempt);
-    expect(await statesOf(id)).toEqual({ cancelled: 2, delivered: 1 });
-  });
-
-  test("has its events cancelled after its row was deleted, even if they are sent again", async () => {
-    const { id, workspaceId, automationId } = await recorded();
-    const drafts = await announceRuns(workspaceId, 2, NOW, automationId);
-    const { posts, attempt } = subscriber(() => REJECTED);
-    await dispatchAt(NOW, [id], attempt);
-    expect(posts).toHaveLength(2);
-    await exports.Platform.removeAutomations({ workspaceId, ids: [automationId] });
-    await cleanUpAutomations(openDatabase(WORKSPACE_DB), Date.now() + 20 * DAY_MS, () => true);
-    expect(await db.select().from(automations).where(eq(automations.id, automationId))).toEqual([]);
-    await dispatchAt(NOW + HOUR_MS, [id], attempt);
-    expect(await statesOf(id)).toEqual({ cancelled: 2 });
-    const eventIds = drafts.map((draft) => draft.id);
-    expect(await redeliver(id, eventIds, NOW + HOUR_MS)).toBe(2);
-    await dispatchAt(NOW + 2 * HOUR_MS, [id], attempt);
-    expect(await statesOf(id)).toEqual({ cancelled: 2 });
-    expect(posts).toHaveLength(2);
-  });
-
-  test("holds up no event of another automation while requests are spaced", async () => {
-    const { id, workspaceId, automationId } = await recorded();
-    await announceLeads(workspaceId, 1, NOW);
-    await announceRuns(workspaceId, 2, NOW, automationId);
-    const [accepted] = await announceRuns(workspaceId, 1, NOW + 1);
-    await announceRuns(workspaceId, 2, NOW + 2, automationId);
-    await exports.Platform.removeAutomations({ workspaceId, ids: [automationId] });
-    const turns = { "lead.created": { at: NOW, isOldestNext: false } };
-    const { streak, ...since } = streakSince(NOW - HOUR_MS, 30);
-    await setSubscription(id, { ...since, streak: { ...streak, turns }, blockedUntil: NOW + 2 });
-    const { posts, attempt } = subscriber(({ type }) => (type === "run.completed" ? OK : REJECTED));
-    await dispatchAt(NOW + 2, [id], attempt);
-    expect(posts[0]).toBe(accepted?.id);
-  });
-
-  test("is not sent what was claimed before, later than a round", async () => {
-    const { id, workspaceId, automationId } = await recorded();
-    await announceRuns(workspaceId, 3, NOW, automationId);
-    let now = NOW;
-    const { posts, attempt } = subscriber(async () => {
-      // Any slower, and the session would end, because the subscription moves to the other queue.
-      now += 1_900;
-      await db.update(automations).set({ removedAt: NOW }).where(eq(automations.id, automationId));
-      return OK;
-    });
-    for (let i = 0; i < 2; i++) await dispatchAt(() => now, [id], attempt);
-    expect(posts).toHaveLength(1);
-    expect(await statesOf(id)).toEqual({ delivered: 1, cancelled: 2 });
   });
 });
 

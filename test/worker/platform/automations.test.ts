@@ -9,7 +9,6 @@ import {
   listAll,
   openListeningWorkspace,
   Platform,
-  recordAutomation,
 } from "../../support/api.ts";
 
 /** A workspace with an automation that is reported several times. */
@@ -240,15 +239,4 @@ test("A report from before a removal brings no automation back", async () => {
   expect(await listAll(api, "automations")).toEqual([]);
   await report({ updatedAt: AHEAD });
   expect(await listAll(api, "automations")).toMatchObject([{ id, updated_at: AHEAD }]);
-});
-
-test("removeAutomations counts what it removes, of the workspace alone", async () => {
-  const [one, other] = [await openListeningWorkspace(), await openListeningWorkspace()];
-  const id = await recordAutomation(one.workspaceId);
-  const remove = ({ workspaceId }: typeof one, ...ids: string[]) =>
-    Platform.removeAutomations({ workspaceId, ids });
-  expect(await remove(other, id)).toEqual({ removed: 0 });
-  expect(await listAll(one.api, "automations")).toMatchObject([{ id }]);
-  expect(await remove(one, id)).toEqual({ removed: 1 });
-  expect(await remove(one, id, "aut_unknown")).toEqual({ removed: 0 });
 });

@@ -34,7 +34,7 @@ const report =
 const patch =
   (status: "active" | "paused"): Write =>
   ({ workspaceId, id, DB, at }) =>
-    controlAutomation(openDatabase(DB), workspaceId, true, id, status, () => at);
+    controlAutomation(openDatabase(DB), workspaceId, id, status, () => at);
 
 const WRITES = {
   "a report that pauses": report({ status: "paused" }),
