@@ -176,7 +176,7 @@ test.each([
   ["docs/admin.md", `${SUBSCRIPTIONS_MAX} per workspace`],
   ["docs/admin.md", `allows up to ${AGREED_SUBSCRIPTIONS_MAX}`],
   ["docs/admin.md", `at most ${WORKSPACE_EMAILS_PER_DAY} e-mails a day`],
-  ["docs/admin.md", `for ${ERASED_LEADS_KEPT_DAYS} days, no reference`],
+  ["docs/data.md", `for ${ERASED_LEADS_KEPT_DAYS} days, no reference`],
   ["docs/recording.md", `for ${REMOVED_AUTOMATIONS_KEPT_DAYS} days, a report`],
   ["docs/recording.md", `at most ${RECORD_MAX_BYTES / 1024} KiB of JSON`],
   ["docs/recording.md", `custom fields ${NESTING_MAX} levels deep`],
@@ -272,6 +272,11 @@ test("the example handlers remember an event for as long as it may arrive again"
   expect(Number(days)).toBeLessThanOrEqual(7 * weeks);
   expect(read("examples/receivers/receiver.php")).toContain("older than six weeks");
   expect(read("examples/receivers/worker.ts")).toContain(`+ ${7 * weeks} * 86_400_000)`);
+});
+
+test("the command that reads a key out of the Worker changes the code that is there", () => {
+  const [, from = ""] = /sed -i\.bak 's\/(.*?)\//.exec(read("docs/secrets.md")) ?? [];
+  expect(read("src/platform/health.ts").split(from)).toHaveLength(2);
 });
 
 test("no command of the docs writes npm's own output into a file", () => {
