@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { z } from "@hono/zod-openapi";
 import { ROOT } from "./checkout.ts";
 import { makeSecret, SECRET_NAMES, type SecretName } from "./secrets.ts";
@@ -52,6 +53,24 @@ export function writeState(state: LocalState): void {
 /** Forgets the sample workspace with its API key and webhook: `npm start` then creates new ones. */
 export function deleteState(): void {
   rmSync(STATE_FILE, { force: true });
+}
+
+/**
+ * Locks the local data of this checkout for one `npm start`: two servers would write to the same databases. The operating
+ * system releases the lock of SQLite when the process ends, however it ends.
+ *
+ * @throws Error in one sentence if another start holds the lock.
+ */
+export function lockData(): Disposable {
+  const lock = new DatabaseSync(join(ROOT, ".wrangler/start.lock"), { timeout: 0 });
+  try {
+    lock.exec("BEGIN EXCLUSIVE");
+  } catch {
+    throw new Error(
+      "npm start already runs in this checkout: stop it, or start a second server in a copy of the checkout.",
+    );
+  }
+  return { [Symbol.dispose]: () => lock.close() };
 }
 
 /** Creates the Worker's local secrets that are missing. @returns their names. */

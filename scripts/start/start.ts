@@ -9,7 +9,13 @@ import { MINUTE_MS } from "../../src/contract/time.ts";
 import { makeWritable, ROOT } from "../shared/checkout.ts";
 import { parseArguments } from "../shared/command.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
-import { deleteState, makeSecrets, readState, writeServer } from "../shared/local-state.ts";
+import {
+  deleteState,
+  lockData,
+  makeSecrets,
+  readState,
+  writeServer,
+} from "../shared/local-state.ts";
 import { platformAt } from "../shared/platform-client.ts";
 import { isTaken } from "../shared/ports.ts";
 import { type Receipt, receiverUrl, startReceiver } from "../shared/receiver.ts";
@@ -55,6 +61,7 @@ async function start(port: number, strict: boolean): Promise<void> {
   const receiverPort = port + 1;
   const base = `http://localhost:${port}`;
   makeWritable(DATA);
+  running.use(lockData());
   await refuseTaken(port);
   await refuseTaken(receiverPort);
   prepareSecrets();

@@ -302,7 +302,8 @@ export const rotateWebhookSecret = operation({
     const now = Date.now();
     const before = await findFields(db, webhookId);
     await call.noteChange?.({ webhookId, ...diffFields(before, { ...before, rotatedAt: now }) });
-    return rotateSecret(db, call.env.ENCRYPTION_KEYS, webhookId, overlap, now);
+    const { sealedSecret } = before;
+    return rotateSecret(db, call.env.ENCRYPTION_KEYS, webhookId, overlap, now, sealedSecret);
   },
 });
 

@@ -30,6 +30,7 @@ export async function findFields(db: Database, webhookId: string) {
       description: subscriptions.description,
       headerNames: subscriptions.headerNames,
       sealedHeaders: subscriptions.sealedHeaders,
+      sealedSecret: subscriptions.sealedSecret,
       disabledAt: subscriptions.disabledAt,
       rotatedAt: subscriptions.rotatedAt,
       sealedDataKey: workspaces.sealedDataKey,

@@ -1,4 +1,4 @@
-import { and, sql } from "drizzle-orm";
+import { and, eq, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
@@ -22,8 +22,12 @@ const EARLIER_SECRETS_MAX = 4;
  * The rotation is tried once. A caller that loses the response calls again. The lost secret then also signs for the
  * grace period.
  *
+ * Of several rotations at once, the first one succeeds. Otherwise, the secret of one caller might never sign.
+ *
  * @param overlapSeconds the grace period; 0 ends all earlier secrets immediately.
- * @throws InputError if there is no such subscription, or too many of its secrets still sign.
+ * @param seen the encrypted secret to replace, if the caller has read it. If it has changed since, nothing is changed.
+ * @throws InputError if there is no such subscription, another call has rotated its secret meanwhile, or too many of its
+ *   secrets still sign.
  */
 export async function rotateSecret(
   db: Database,
@@ -31,19 +35,21 @@ export async function rotateSecret(
   webhookId: string,
   overlapSeconds: number,
   now: number,
+  seen?: string,
 ): Promise<{ secret: string; overlapEndsAt: string | null }> {
   const { sealedSecret, earlierSecrets } = subscriptions;
   const secret = mintSecret();
-  const dataKey = await expectDataKey(encryptionKeys, await findSubscription(db, webhookId, now));
+  const subscription = await findSubscription(db, webhookId, now);
+  const dataKey = await expectDataKey(encryptionKeys, subscription);
+  const isSeen = eq(sealedSecret, seen ?? subscription.sealedSecret);
   const sealed = await sealSecret(dataKey, webhookId, secret);
   const until = overlapSeconds === 0 ? null : now + overlapSeconds * 1000;
   const signing = sql`FROM json_each(${earlierSecrets}) AS earlier WHERE earlier.value->>'until' > ${now}`;
   const earlier = sql`json_insert((SELECT json_group_array(json(earlier.value)) ${signing}), '$[#]',
     json_object('sealedSecret', ${sealedSecret}, 'until', ${until}))`;
   const hasRoom = sql`(SELECT count(*) ${signing}) < ${EARLIER_SECRETS_MAX}`;
-  const rotated = await commit(
-    withoutRetries(db),
-    counted(
+  const { rotated, found } = await commit(withoutRetries(db), {
+    rotated: counted(
       qb
         .update(subscriptions)
         .set({
@@ -51,9 +57,17 @@ export async function rotateSecret(
           earlierSecrets: until === null ? null : earlier,
           rotatedAt: now,
         })
-        .where(and(isSubscription(webhookId), until === null ? undefined : hasRoom)),
+        .where(and(isSubscription(webhookId), isSeen, until === null ? undefined : hasRoom)),
     ),
-  );
+    found: qb
+      .select({ id: subscriptions.id })
+      .from(subscriptions)
+      .where(and(isSubscription(webhookId), isSeen)),
+  });
+  if (rotated === 0 && found.length === 0)
+    throw new InputError("webhookId", "another call has just rotated its secret, or deleted it", {
+      reason: "changed_meanwhile",
+    });
   if (rotated === 0)
     throw new InputError(
       "webhookId",

@@ -180,6 +180,7 @@ export const EVENTS: Fault[] = [
     ["endpoints/resolve.ts", "responses.every(({ Status }) => Status === NO_SUCH_NAME)", "responses.some(({ Status }) => Status === NO_SUCH_NAME)", "a name without IPv6 is accepted"],
     ["subscriptions/rotation.ts", "until === null ? undefined : hasRoom", "undefined", "a subscription has a limited number of secrets"],
     ["subscriptions/creation.ts", "isNull(rotatedAt), ", "", "an Idempotency-Key does not show a rotated secret"],
+    ["subscriptions/rotation.ts", "isSubscription(webhookId), isSeen, until", "isSubscription(webhookId), until", "of two rotations at once, none returns a secret that never signs"],
     ["subscriptions/rotation.ts", "withoutRetries(db)", "db", "a rotation is tried once"],
     ["endpoints/secrets.ts", "WHERE earlier.value->>'until' > ${now})`", ")`", "an earlier secret ends with its overlap"],
     ["endpoints/resolve.ts", 'if (resolution === "private") return "private_address";', "", "a name of a private address is refused"],

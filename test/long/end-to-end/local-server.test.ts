@@ -71,6 +71,13 @@ function endByCtrlC(listener: Command): Promise<number | null> {
   return listener.ended;
 }
 
+test("A second npm start in one checkout is refused in one sentence", async () => {
+  const second = server.start("start");
+  expect(await second.ended).toBe(1);
+  expect(second.output()).toContain("npm start already runs in this checkout: stop it, or start");
+  expect((await fetch(`${server.base}/health`)).status).toBe(200);
+});
+
 describe("the terminal of npm start", () => {
   test("shows an address, a key to paste, and a link to the portal that is new each time", async () => {
     expect(server.output()).toContain(`  ${server.base}/docs  `);
