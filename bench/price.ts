@@ -93,14 +93,15 @@ function costOf(item: Item, used: number): number {
   return (Math.max(0, used - included) / per) * price;
 }
 
+/** Computes the whole price as the sum of whole dollars, so that the lines of the table add up to it. */
 function totalOf(use: Use): number {
-  return ITEMS.reduce((sum, item) => sum + costOf(item, use[item]), PLAN);
+  return ITEMS.reduce((sum, item) => sum + Math.round(costOf(item, use[item])), PLAN);
 }
 
 const ITEMS = Object.keys(PRICES) as Item[];
 const dollars = (amount: number) =>
   `$${amount.toLocaleString("en-US", { maximumFractionDigits: 0 })}`;
-const millions = (count: number) => `${count / 1e6} M`;
+const millions = (count: number) => `${count / 1e6} M leads`;
 const row = (cells: string[]) => `| ${cells.join(" | ")} |`;
 
 /** Writes the tables in Markdown. */

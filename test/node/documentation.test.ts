@@ -62,7 +62,7 @@ import {
 import { DATABASE_MAX_BYTES } from "../../src/workspaces/database-figures.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
-const PAGES = ["", "docs", "examples/receivers", FOLDER].flatMap((folder) =>
+const PAGES = ["", "docs", "examples/receivers", "bench", FOLDER].flatMap((folder) =>
   readdirSync(join(ROOT, folder))
     .filter((name) => name.endsWith(".md"))
     .map((name) => join(folder, name)),
