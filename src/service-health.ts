@@ -9,6 +9,10 @@ import { DATABASE_MAX_BYTES, findSize } from "./workspaces/database-figures.ts";
 import { findUnbound, inTime } from "./workspaces/placement.ts";
 import { findOldestWorkspace } from "./workspaces/workspaces.ts";
 
+/*
+ * To add a problem: here, and a section of five lines in `docs/runbook.md`, which `test/node/runbook.test.ts` requires.
+ */
+
 /** How long a database may take to respond. */
 export const DATABASE_TIMEOUT_MS = 3_000;
 /** Maximum time since the last run of the scheduled job, which runs once a minute. */

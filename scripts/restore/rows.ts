@@ -14,7 +14,10 @@ export interface Compared {
   skipsSettings: boolean;
 }
 
-/** The columns that a restore puts back in existing rows. Calls of the Platform API restore the others. */
+/**
+ * The columns that a restore puts back in existing rows. Calls of the Platform API restore the others. A new setting of
+ * a workspace, a key or a webhook belongs here, so that restoring a database does not undo it.
+ */
 const KEPT: Record<Table, string[]> = {
   // The encryption of a data key changes when the encryption key is rotated. `resealSecrets` is called again then.
   workspaces: ["name", "admin_emails", "webhooks_max", "sealed_data_key"],

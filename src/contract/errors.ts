@@ -1,5 +1,12 @@
 import type { AutomationStatus } from "./enumerations.ts";
 
+/*
+ * To add a reason: an entry of `REASONS`, and its explanation in `src/http/document/errors.ts`.
+ *
+ * The list of error codes is closed within a version, so a new code is a breaking change. It needs a new path prefix, a new
+ * `CONTRACT_VERSION` (`version.ts`) and its section in the changelog.
+ */
+
 /**
  * The closed list of error codes. Each has its HTTP statuses, the usual one first, its French message, when it is
  * returned, and what to do about it. The enum, the type, the OpenAPI responses and their examples derive from this

@@ -1,3 +1,26 @@
+/*
+ * To add an event type:
+ *
+ * 1. Its entry here. The enumeration, the document, the portal and the e-mails derive from it.
+ * 2. `npm run check:types` asks for the rest: the schema of `data` (`src/events/bodies.ts`), a sample (`samples.ts`), the
+ *    automation that the event is about (in `src/delivery/`), a trigger (`scripts/trigger.ts`), and how the simulation
+ *    records one (`test/long/simulation/flow.ts`). Read the errors TS2741 first, because the others follow from them.
+ * 3. Call `announce(…)` before the write, in the same transaction. A write that never announced must also wake the
+ *    subscriptions, as `recordAndWake` does. One call takes one type. For changes of automations, `storeChanges`
+ *    (`src/recording/automation-changes.ts`) makes the only call.
+ * 4. Record one such event in `test/worker/http/document/examples.test.ts`, which fails until then.
+ * 5. `test/node/documentation.test.ts` fails until the client, the contract's tests and the guides name the type. Then
+ *    `npm run test:contract -- 06-webhook 15-delivery` fails until both files record an event of it.
+ * 6. Correct the sentences that no test checks: `sync.md` and `processing.md`, which say how a client applies each type, and
+ *    `personal-data.md`.
+ * 7. `npm run simulate -- --seeds 12`, whose invariants expect one event for each lead and run. Then `npm run openapi`, and
+ *    a line in the changelog. It is an addition, so the version stays.
+ *
+ * If its `data` is a lead, the body is made from the lead's row (`bodies.ts`), and a trigger rejects updates of that row
+ * (`src/moving/triggers.ts`). A lead has one event: a second one would stay when the lead is erased, because `eraseLeads`
+ * and `listDeliveries` find it by `leads.eventId`.
+ */
+
 /** The texts about an event type, for the OpenAPI document, the portal and e-mails. */
 interface EventTypeTexts {
   /** The event in a short sentence without its full stop. */

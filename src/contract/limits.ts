@@ -3,6 +3,10 @@ import { DAY_MS, HOUR_MS, MINUTE_MS } from "./time.ts";
 /*
  * Limits that clients and administrators notice, and that an operator might want to change. Rate limits and retention
  * are variables in wrangler.toml. A number that only tunes an algorithm stands beside it.
+ *
+ * To change one: its line here, then `npm run openapi` and `npm run reference`. `test/node/documentation.test.ts` names
+ * the pages that state the old figure. Append a step to the retry schedule rather than insert one: a pending delivery
+ * stores how many attempts it has had, so a step in the middle shifts its next one.
  */
 
 export const PAGE_LIMIT = { min: 1, max: 100, default: 25 } as const;

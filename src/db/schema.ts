@@ -20,6 +20,13 @@ import type {
 import { fromHex, type Hex } from "../primitives/bytes.ts";
 
 /*
+ * To add a field that is not personal: the column here, the public shape and `toX` in the noun's file in `src/records/`, the
+ * input and its mapping in `src/recording/`. Then its example in `src/events/samples.ts` and `src/http/routes/examples.ts`,
+ * its line in `test/contract/support.ts`, and `npm run openapi`, `npm run reference` and `npm run migrations`. For a lead,
+ * `test/worker/records/person.test.ts` lists the fields that say nothing about the person.
+ */
+
+/*
  * Times are Unix milliseconds. Every table with data of workspaces has the workspace's id, except `attempts`, whose rows
  * belong to deliveries. Every list has an index in its order that starts with what it is a list of, such as a workspace.
  * So a page reads one row more than it shows.

@@ -21,6 +21,11 @@ import { readSubject, SUBJECT } from "./subject.ts";
 import type { DeliveryView } from "./views.ts";
 
 /*
+ * To add a filter of `listDeliveries`: its field in the `input` of the operation, and here either a bound of `isOnPage` or a
+ * condition that counts as `isFiltered`. Then `npm run reference`.
+ */
+
+/*
  * The history: deliveries and the health of subscriptions, as operations and the portal show them. This file lists the
  * deliveries of a subscription. The other files of this folder:
  *

@@ -13,6 +13,13 @@ import { leadRoutes } from "./routes/leads.ts";
 import { runRoutes } from "./routes/runs.ts";
 import { webhookRoutes } from "./routes/webhooks.ts";
 
+/*
+ * To add a route: a `createRoute` and its handler in the noun's file in `routes/`, with an example from `routes/examples.ts`
+ * or `src/events/samples.ts`, and the query in `src/records/` or `src/subscriptions/`. Its `middleware` has `served(…)`
+ * with a `Feature` of `src/contract/served.ts`. Unless `SERVED_ROUTES` lists that, the route responds with 404, and MCP
+ * does not offer it as a tool.
+ */
+
 export const app = newApp();
 
 app.onError(handleError);

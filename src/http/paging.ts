@@ -4,6 +4,27 @@ import { ApiError } from "../contract/errors.ts";
 import { PAGE_LIMIT, PAGE_MAX_BYTES } from "../contract/limits.ts";
 import type { Page, PageRequest } from "../db/page.ts";
 
+/*
+ * To add a query parameter of a list, such as a filter:
+ *
+ * 1. In the route, `query: PageQuery.extend({ … })`. Each parameter needs an `example` that finds some of the items of
+ *    `PAGES` in `routes/examples.ts`: `test/worker/http/document/examples.test.ts` sends it. The `params.reason` of a check
+ *    other than an enumeration is one of `REASONS`. The examples of its 400 are those of `InvalidQuery` in
+ *    `document/errors.ts`. The guides `sync.md` and `polling.md` say that there is no filter by time.
+ * 2. Pass the value to the list's function in `src/records/` or `src/subscriptions/`.
+ * 3. A column with an index is a condition of the prepared page. The index in `schema.ts` ends with the two columns that the
+ *    list is sorted by. Each record then writes one row more: adapt the counts of `test/worker/delivery`, `LEAD_BYTES` in
+ *    `bench/price.ts` for an index on leads, and the figures of `docs/performance.md` (`npm run bench -- --only rows`,
+ *    `--only month`, `npm run price`).
+ * 4. Any other condition hides rows: it is the last argument of the function that reads the page, as in `listAutomations`.
+ *    A page then examines `PAGE_EXAMINED_MAX` rows, or some more, and may be short. Clients then decide how many rows are
+ *    hidden, so measure the memory of many such requests with a `limit` of 1 (`read-limits.ts`).
+ * 5. Each combination of indexed filters is a page of its own, prepared once. `test/worker/db/pages.test.ts` counts the
+ *    rows that pages read.
+ * 6. `npm run migrations` if you have added an index, `npm run openapi`, and a line in the changelog. If the methods of
+ *    `examples/client/client.ts` should take the parameter, add it there.
+ */
+
 const { min, max } = PAGE_LIMIT;
 
 /** The beginning of every list's description. @param by what the list is sorted by. */

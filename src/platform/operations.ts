@@ -10,6 +10,11 @@ import * as records from "./records.ts";
 import * as webhooks from "./webhooks.ts";
 import * as workspaces from "./workspaces.ts";
 
+/*
+ * To add an operation: one value, exported under its name from a file that is imported here. For the portal, add a line to
+ * `ALLOWED` in `src/http/portal/portal.ts`.
+ */
+
 /**
  * All operations of the Platform API, by name: the exports of the files imported here. operation.ts says what an
  * operation is, invoke.ts calls one, and entrypoint.ts offers them over RPC.

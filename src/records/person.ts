@@ -2,6 +2,12 @@ import { z } from "@hono/zod-openapi";
 import { text } from "../primitives/text.ts";
 import { CustomFields } from "./custom-fields.ts";
 
+/*
+ * To add a personal field of a lead: an entry here, its example in `src/events/samples.ts`, then `npm run openapi` and
+ * `npm run reference`. `A_LEAD` in `test/contract/support.ts` names every field. If the field identifies a person, let
+ * `findLeads` search it (`finding.ts`).
+ */
+
 /**
  * The personal data of a lead. This list alone decides how a field is reported, encrypted, read, shown, exported and
  * erased; no column of the database has personal data. `absent` is shown for a field that was not reported.
