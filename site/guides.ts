@@ -195,20 +195,14 @@ function showFiles(list: string, root: string): string {
     .join("\n\n");
 }
 
-/** Returns the changes for clients from CHANGELOG.md, without the sections for platforms and operators. */
+/** Returns the versions of CHANGELOG.md, each below its title. */
 function changelog(root: string): string {
-  const [, ...versions] = readFileSync(join(root, "CHANGELOG.md"), "utf8").split(/^## /m);
-  const text = versions.map((version) => {
-    const [title = "", ...sections] = version.split(/^### /m);
-    const shown = sections
-      .filter((section) => !/^For (platforms|operators)\n/.test(section))
-      .map((section) => {
-        const [heading = "", ...lines] = section.split("\n");
-        return `**${heading.replace(/ for clients$/, "")}**\n\n${lines.join("\n").trim()}`;
-      });
-    return `### ${title.replace(/[[\]]/g, "").trim()}\n\n${shown.join("\n\n")}`;
-  });
-  return text.join("\n\n");
+  const text = readFileSync(join(root, "CHANGELOG.md"), "utf8");
+  return text
+    .slice(text.indexOf("\n## "))
+    .replace(/^### (.*)$/gm, "**$1**")
+    .replace(/^## (.*)$/gm, (_, title: string) => `### ${title.replace(/[[\]]/g, "")}`)
+    .trim();
 }
 
 /** Writes a request in each language. */
