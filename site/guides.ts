@@ -84,10 +84,10 @@ const LOCAL = "http://localhost:8787";
 
 /** The phrases of the guides that depend on the deployment, each as the Worker fills it in (src/http/docs.ts). */
 export const DEPLOYED = [
-  "{{QUOTA_REQUESTS}} requests every {{QUOTA_WINDOW_SECONDS}} seconds",
+  "{{QUOTA_REQUESTS}} requests every {{QUOTA_WINDOW_SECONDS}} s",
   "{{QUOTA_REQUESTS}} in {{QUOTA_WINDOW_SECONDS}} s",
-  "lasts {{QUOTA_WINDOW_SECONDS}} seconds",
-  "{{AUTH_FAILURES}} times in {{AUTH_FAILURE_WINDOW_SECONDS}} seconds",
+  "lasts {{QUOTA_WINDOW_SECONDS}} s",
+  "{{AUTH_FAILURES}} times in {{AUTH_FAILURE_WINDOW_SECONDS}} s",
   "{{AUTH_FAILURES}} in {{AUTH_FAILURE_WINDOW_SECONDS}} s",
   "{{EVENTS_KEPT_DAYS}} days, at most the newest {{EVENTS_KEPT_MAX}}",
   "deleted after {{EVENTS_KEPT_DAYS}} days",

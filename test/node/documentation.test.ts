@@ -117,6 +117,33 @@ test.each(PAGES.filter((page) => !LOOKED_UP.includes(page)))(
   },
 );
 
+/** The text of a page without code, headings, the targets of links, and what is written from the code. */
+const proseOf = (page: string) =>
+  read(page).replace(
+    /<!-- ([a-z-]+) -->\n.*?<!-- \/\1 -->|```.*?```|`[^`\n]*`|\]\([^)]*\)|^#+ [^\n]*$/gms,
+    "",
+  );
+
+const WRITTEN = PAGES.filter((page) => page !== REFERENCE && page !== "docs/deliveries.md");
+
+test.each(WRITTEN)("%s writes durations in one form, such as 10 s, 5 min and 24 h", (page) => {
+  const others =
+    proseOf(page).match(
+      /\b(\d[\d,]*|one|two|three|four|five|six|seven|eight|nine|ten|twelve|fifteen|twenty|thirty)[ -](seconds?|minutes?|hours?)\b/gi,
+    ) ?? [];
+  expect(others).toEqual([]);
+});
+
+/** Words for which the docs have another one (site/guides/concepts.md). */
+const OTHER_NAMES =
+  /\b(subscriptions?|quotas?|redeliver\w*|given up|overflow|cron(?! triggers)|overdue|manual sends?|sent by hand|roll(s|ed|ing)? (a|the|your|it) (key|secret))\b/gi;
+
+// In the code, a webhook is a subscription.
+test.each(WRITTEN.filter((page) => !page.startsWith("bench")))(
+  "%s has one name for one thing",
+  (page) => expect(proseOf(page).match(OTHER_NAMES) ?? []).toEqual([]),
+);
+
 const seconds = (ms: number) => ms / 1000;
 const shown = (n: number) => n.toLocaleString("en");
 const delay = (s: number) => (s < 60 ? `${s} s` : `${s / 60} min`);
@@ -157,22 +184,22 @@ test.each([
   ["docs/customers.md", `Responses take over ${seconds(SLOW_RESPONSE_MS)} s`],
   ["docs/customers.md", `at up to ${CONCURRENCY_MAX} at a time`],
   ["docs/runbook.md", `took longer than ${seconds(DATABASE_TIMEOUT_MS)} s`],
-  ["docs/runbook.md", `not started for ${SWEPT_WITHIN_MS / MINUTE_MS} minutes`],
-  ["docs/runbook.md", `been due for ${STUCK_AFTER_MS / MINUTE_MS} minutes`],
+  ["docs/runbook.md", `not started for ${SWEPT_WITHIN_MS / MINUTE_MS} min`],
+  ["docs/runbook.md", `been due for ${STUCK_AFTER_MS / MINUTE_MS} min`],
   ["docs/runbook.md", `more than ${FULL_SHARE_MAX * 100}% of its ${DATABASE_MAX_BYTES / 1e9} GB`],
-  ["docs/runbook.md", `has not run for ${SWEPT_WITHIN_MS / MINUTE_MS} minutes`],
+  ["docs/runbook.md", `has not run for ${SWEPT_WITHIN_MS / MINUTE_MS} min`],
   ["docs/runbook.md", `not respond within ${seconds(DATABASE_TIMEOUT_MS)} s`],
-  ["site/guides/support.md", `no check has run for ${SWEPT_WITHIN_MS / MINUTE_MS} minutes`],
-  ["site/guides/support.md", `due for more than ${STUCK_AFTER_MS / MINUTE_MS} minutes`],
+  ["site/guides/support.md", `no check has run for ${SWEPT_WITHIN_MS / MINUTE_MS} min`],
+  ["site/guides/support.md", `due for more than ${STUCK_AFTER_MS / MINUTE_MS} min`],
   ["site/guides/support.md", `more than ${FULL_SHARE_MAX * 100}% full`],
   ["docs/runbook.md", `tried ${EMAIL_WAITS_SECONDS.length + 1} times`],
-  ["docs/runbook.md", `${EMAIL_WAITS_SECONDS.length} times in two days`],
-  ["docs/admin.md", `once it has lasted ${TELL_AFTER_MS / HOUR_MS} hours`],
+  ["docs/runbook.md", `${EMAIL_WAITS_SECONDS.length} times in 2 days`],
+  ["docs/admin.md", `once it has lasted ${TELL_AFTER_MS / HOUR_MS} h`],
   ["docs/admin.md", `retried ${EMAIL_WAITS_SECONDS.length} times`],
   ["docs/admin.md", `up to ${PORTAL_LASTING_CHANGES_PER_DAY} a day`],
   ["docs/admin.md", `the newest ${shown(PORTAL_CHANGES_KEPT)}.`],
   ["docs/runbook.md", `retried within ${seconds(LEASE_MS)} s`],
-  ["docs/keys.md", `(${SECRET_OVERLAP_SECONDS.default / 3600} hours by default)`],
+  ["docs/keys.md", `(${SECRET_OVERLAP_SECONDS.default / 3600} h by default)`],
   ["docs/admin.md", `${SUBSCRIPTIONS_MAX} per workspace`],
   ["docs/admin.md", `allows up to ${AGREED_SUBSCRIPTIONS_MAX}`],
   ["docs/admin.md", `at most ${WORKSPACE_EMAILS_PER_DAY} e-mails a day`],
