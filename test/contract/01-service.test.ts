@@ -16,6 +16,7 @@ import {
   partialDeployment,
   platform,
   type Run,
+  SUCCESS,
   sendUnauthenticated,
   subscribe,
   type Webhook,
@@ -37,7 +38,7 @@ describe("What the service does", () => {
   ])("A client %s automations", async (_, status, wanted) => {
     const { api, recordAutomation } = await openWorkspace();
     const path = `/automations/${await recordAutomation({ status })}`;
-    await api.patch(path, { status: wanted });
+    expect((await api.patch(path, { status: wanted })).status).toEqual(SUCCESS);
     expect((await api.get<Automation>(path)).body.status).toBe(wanted);
   });
 

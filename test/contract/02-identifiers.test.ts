@@ -49,7 +49,9 @@ describe("Identifiers", () => {
 
   test("Identifiers are not UUIDs", async () => {
     const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-    for (const id of Object.values(await readOneOfEach())) {
+    const ids = Object.values(await readOneOfEach());
+    expect(ids).toHaveLength(6);
+    for (const id of ids) {
       expect(id).not.toMatch(uuid);
       expect(id.slice(4)).not.toMatch(uuid);
     }

@@ -8,6 +8,7 @@ import {
   openWorkspace,
   type Page,
   platform,
+  SUCCESS,
 } from "./support.ts";
 
 /** Records an automation and reads it. */
@@ -29,7 +30,7 @@ describe("Automation", () => {
 
   test("`id` is stable for a given automation", async () => {
     const { api, path, read, automation, recordAutomation } = await recorded({ reference: "a" });
-    await api.patch(path, { status: "paused" });
+    expect((await api.patch(path, { status: "paused" })).status).toEqual(SUCCESS);
     expect((await read()).id).toBe(automation.id);
     expect(await recordAutomation({ reference: "a", provider: "facebook" })).toBe(automation.id);
     expect(await read()).toMatchObject({ id: automation.id, provider: "facebook" });
@@ -97,7 +98,7 @@ describe("Automation", () => {
 
   test("`updated_at` is later after a change", async () => {
     const { api, path, read, automation } = await recorded();
-    await api.patch(path, { status: "paused" });
+    expect((await api.patch(path, { status: "paused" })).status).toEqual(SUCCESS);
     expect(Date.parse((await read()).updated_at)).toBeGreaterThan(
       Date.parse(automation.updated_at),
     );

@@ -143,7 +143,9 @@ describe("WebhookDelivery (body sent to subscribers)", () => {
     await subscribe(api, receiver.url);
     const automationId = await recordAutomation();
     await recordRun(automationId, { leadId: await recordLead() });
-    await api.patch(`/automations/${automationId}`, { status: "paused" });
+    expect((await api.patch(`/automations/${automationId}`, { status: "paused" })).status).toEqual(
+      SUCCESS,
+    );
     const received = await receiver.waitFor(3);
     const shapeOf = new Map(received.map(({ delivery }) => [delivery.type, delivery.data]));
     expect([...shapeOf.keys()].toSorted()).toEqual(EVENTS.toSorted());

@@ -156,14 +156,14 @@ describe("`DELETE /webhooks/{id}`", () => {
     const { api } = await openWorkspace();
     const other = await openWorkspace();
     const { id } = await subscribe(other.api, BODY.url);
-    await api.delete(`/webhooks/${id}`);
+    expect(await api.delete(`/webhooks/${id}`)).toMatchObject(NOT_FOUND);
     expect((await other.api.get<Page>("/webhooks")).body.data).toHaveLength(1);
   });
 
   test("An already deleted subscription gives 404 `webhook_not_found`", async () => {
     const { api } = await openWorkspace();
     const { id } = await subscribe(api, BODY.url);
-    await api.delete(`/webhooks/${id}`);
+    expect((await api.delete(`/webhooks/${id}`)).status).toEqual(SUCCESS);
     expect(await api.delete(`/webhooks/${id}`)).toMatchObject(NOT_FOUND);
   });
 });

@@ -8,6 +8,7 @@ import {
   platform,
   type Received,
   readDelivery,
+  SUCCESS,
   subscribe,
 } from "./support.ts";
 
@@ -71,7 +72,7 @@ describe.concurrent("Delivery", () => {
     const id = await recordAutomation();
     await recordLead();
     await recordRun(id);
-    await api.patch(`/automations/${id}`, { status: "paused" });
+    expect((await api.patch(`/automations/${id}`, { status: "paused" })).status).toEqual(SUCCESS);
     const kindsOf = (received: Received[]) => received.map(({ delivery }) => delivery.type);
     expect(kindsOf(await lists.waitFor(1))).toEqual([kind]);
     expect(kindsOf(await listsNot.waitFor(EVENTS.length - 1))).not.toContain(kind);

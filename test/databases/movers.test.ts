@@ -110,6 +110,7 @@ test("a move that is cancelled while the sweep continues it is not begun again",
   const { workspaceId, livesIn } = await openWithLeads();
   await moveUntil(workspaceId, "copying");
   await leaveMoves();
+  expect(await stageOf(workspaceId)).toBe("copying");
   const late = hangingBefore([
     "DB",
     /from "moves" where "moves"."workspace_id"|INSERT INTO "moves"/,

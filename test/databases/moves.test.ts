@@ -108,7 +108,8 @@ describe("moveWorkspace", () => {
   test("fails no read, loses no accepted write, and delivers each event, while traffic goes on", async () => {
     const { workspaceId, api } = await openWorkspace();
     const url = subscriberUrl();
-    await api.post("/v1/webhooks", { url, events: ["lead.created", "automation.status_changed"] });
+    const subscription = { url, events: ["lead.created", "automation.status_changed"] };
+    expect((await api.post("/v1/webhooks", subscription)).status).toBe(201);
     const automationId = await recordAutomation(workspaceId);
     const recorded: string[] = [];
     let [isOver, _changes, refused] = [false, 0, 0];

@@ -153,7 +153,9 @@ describe("the subject of a delivery", () => {
       name: "CRM",
       status: "paused",
     });
-    await api.patch(`/v1/automations/${automationId}`, { status: "active" });
+    expect((await api.patch(`/v1/automations/${automationId}`, { status: "active" })).status).toBe(
+      200,
+    );
     await Platform.recordRuns({ workspaceId, runs: [runReport("run", automationId)] });
     await Platform.recordLeads({ workspaceId, leads: [leadReport("lead", { name: "Zoé" })] });
     expect((await subjectsOf(id)).toSorted()).toEqual([

@@ -270,7 +270,8 @@ const PAIRS: Record<string, Pair> = {
   },
   "two pauses by clients": {
     async before({ workspaceId, path, portal }) {
-      await portal.post(`${path}/update`, { events: ["automation.status_changed"] });
+      const update = { events: ["automation.status_changed"] };
+      expect((await portal.post(`${path}/update`, update)).status).toBe(200);
       automationId = await recordAutomation(workspaceId, { status: "active" });
     },
     calls: [pause, pause],

@@ -177,7 +177,7 @@ describe("recordAutomations", () => {
       const before = await read();
       if (step !== PATCH) await report(...[step].flat());
       else {
-        await api.patch(`/v1/automations/${id}`, { status: "paused" });
+        expect((await api.patch(`/v1/automations/${id}`, { status: "paused" })).status).toBe(200);
         expect((await read()).updated_at > before.updated_at).toBe(true);
       }
     }
@@ -201,7 +201,10 @@ describe("recordAutomations", () => {
       // Long, so that the body of its event is stored apart.
       const agent = { reference: "1", name: 'é"\u2028/\\'.repeat(200) };
       const { api, workspaceId, id, report, read } = await openReported({ agent, updatedAt });
-      if (patches) await api.patch(`/v1/automations/${id}`, { status: "paused" });
+      if (patches) {
+        const { status } = await api.patch(`/v1/automations/${id}`, { status: "paused" });
+        expect(status).toBe(200);
+      }
       expect(await read()).toMatchObject({ updated_at: expect.stringMatching(/^\d{4}-/) });
       const status = patches ? "active" : "paused";
       for (let i = 0; i < 2; i++) await report({ updatedAt: null, status });
@@ -231,7 +234,7 @@ describe("recordAutomations", () => {
 
 test("A report from before a removal brings no automation back", async () => {
   const { api, workspaceId, id, report } = await openReported({ updatedAt: MARCH });
-  await api.patch(`/v1/automations/${id}`, { status: "paused" });
+  expect((await api.patch(`/v1/automations/${id}`, { status: "paused" })).status).toBe(200);
   const early = new Date().toISOString();
   await new Promise((resolve) => setTimeout(resolve, 5));
   await Platform.removeAutomations({ workspaceId, ids: [id] });

@@ -200,6 +200,7 @@ describe("eraseWorkspace", () => {
       await Platform.eraseWorkspace({ workspaceId });
       return answered(200);
     };
+    expect(await tablesWith(workspaceId)).not.toEqual([]);
     expect(await dispatchAt(() => now, [id], attempt)).toEqual([]);
     expect(await tablesWith(workspaceId)).toEqual([]);
   });
@@ -285,6 +286,7 @@ describe("eraseWorkspace", () => {
         await commit(db, closeWorkspace(workspaceId, Date.now()));
         await dispatchAt(Date.now(), [id], answered(200));
       }
+      expect(await tablesWith(id)).toContain("subscriptions");
       await Platform.eraseWorkspace({ workspaceId });
       for (const gone of [id, workspaceId]) expect(await tablesWith(gone)).toEqual([]);
     },

@@ -18,7 +18,8 @@ const draft = await recordAutomation(good.workspaceId, { status: "draft" });
 // As many subscriptions as a workspace may have.
 for (let i = 0; i < 20; i++) {
   const body = { url: `https://hooks.example.com/${i}`, events: ["lead.created"] };
-  await crowded.api.post("/v1/webhooks", body, i === 0 ? { "Idempotency-Key": "used" } : {});
+  const headers = i === 0 ? { "Idempotency-Key": "used" } : undefined;
+  expect((await crowded.api.post("/v1/webhooks", body, headers)).status).toBe(201);
 }
 async function deniedKey() {
   const { workspaceId, apiKey } = await openWorkspace();

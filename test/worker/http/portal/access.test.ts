@@ -177,7 +177,7 @@ test("a link takes one round trip to the database, and any other request two", a
     expect([each, taken()]).toEqual([each, 2]);
   }
   // A change takes one to read what was before, and one for the audit trail.
-  await portal.post(`${path}/disable`, {});
+  expect((await portal.post(`${path}/disable`, {})).status).toBe(200);
   expect(taken()).toBe(4);
 });
 

@@ -28,14 +28,18 @@ test("Each change in the portal is listed with its actor and what it was before"
   const { workspaceId, webhookId, path, eventIds, url } = await openOwed();
   const portal = await openAs(workspaceId);
   const token = "Bearer gateway-secret";
-  await portal.post(`${path}/update`, { headers: { Authorization: token }, description: "CRM" });
-  await portal.post(`${path}/update`, { url: "https://ok-new.example/", events: ALL });
-  await portal.post(`${path}/secret`, { overlapSeconds: 60 });
-  await portal.post(`${path}/overlap`, {});
-  await portal.post(`${path}/disable`, {});
-  await portal.post(`${path}/enable`, {});
-  await portal.post(`${path}/test`, { type: "run.completed" });
-  await portal.post(`${path}/redeliver`, { eventIds: eventIds.slice(0, 1) });
+  const calls: [action: string, body: object][] = [
+    ["update", { headers: { Authorization: token }, description: "CRM" }],
+    ["update", { url: "https://ok-new.example/", events: ALL }],
+    ["secret", { overlapSeconds: 60 }],
+    ["overlap", {}],
+    ["disable", {}],
+    ["enable", {}],
+    ["test", { type: "run.completed" }],
+    ["redeliver", { eventIds: eventIds.slice(0, 1) }],
+  ];
+  for (const [action, body] of calls)
+    expect([action, (await portal.post(`${path}/${action}`, body)).status]).toEqual([action, 200]);
   const changes = await changesIn(portal, path);
   const change = (method: string, before: object | null = null, after: object | null = null) => ({
     at: SOME_TIME,
@@ -77,7 +81,7 @@ test("A subscription that is created or deleted in the portal is an entry of the
   const portal = await openAs(workspaceId);
   const created = { url: subscriberUrl(), events: ["lead.created"] };
   const { body } = await portal.post<{ id: string }>("/webhooks", created);
-  await portal.delete(`/webhooks/${body.id}`);
+  expect((await portal.delete(`/webhooks/${body.id}`)).status).toBe(204);
   const { items } = await Platform.listAuditTrail({ workspaceId });
   expect(items.slice(0, 2)).toMatchObject([
     { method: "deleteWebhook", ids: [body.id], actor: ACTOR, before: created, after: null },
@@ -244,10 +248,12 @@ test("A workspace's audit trail keeps the newest 2,000 changes from its portal",
 test("An entry about a URL, a secret or a header is pushed out by nothing", async () => {
   const { workspaceId, path, webhookId } = await openOwed();
   const portal = await openAs(workspaceId);
-  await portal.post(`${path}/update`, { url: "https://attacker.example/leads" });
-  await portal.post(`${path}/update`, { headers: { Authorization: "Bearer x" } });
-  await portal.post(`${path}/secret`, {});
-  await portal.post(`${path}/overlap`, {});
+  const change = async (action: string, body: object) =>
+    expect((await portal.post(`${path}/${action}`, body)).status).toBe(200);
+  await change("update", { url: "https://attacker.example/leads" });
+  await change("update", { headers: { Authorization: "Bearer x" } });
+  await change("secret", {});
+  await change("overlap", {});
   await env.DB.prepare(
     `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2100)
       INSERT INTO audit_trail (at, id, method, workspace_id, ids, via, result, duration_ms, webhook_id)
@@ -255,7 +261,7 @@ test("An entry about a URL, a secret or a header is pushed out by nothing", asyn
   )
     .bind(workspaceId, webhookId, Date.now())
     .run();
-  for (let i = 0; i < 12; i++) await portal.post(`${path}/update`, { description: `${i}` });
+  for (let i = 0; i < 12; i++) await change("update", { description: `${i}` });
   const { results } = await env.DB.prepare(
     "SELECT method FROM audit_trail WHERE webhook_id = ? AND lasting ORDER BY at, id",
   )

@@ -28,7 +28,7 @@ test("GET /automations returns them as by their ids, newest first by creation, w
     paths.unshift(`/v1/automations/${await recordAutomation(workspaceId, report)}`);
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
-  await api.patch(paths[2] as string, { status: "paused" });
+  expect((await api.patch(paths[2] as string, { status: "paused" })).status).toBe(200);
   const data = await Promise.all(paths.map(async (path) => (await api.get(path)).body));
   const paused = { ...crm, status: "paused" };
   expect(data).toMatchObject([{ status: "error" }, { status: "draft" }, paused]);

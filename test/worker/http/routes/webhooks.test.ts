@@ -162,7 +162,7 @@ describe("an Idempotency-Key", () => {
     await next(false);
     await set(first, `created_at = ${Date.now() - 24 * 3_600_000}`);
     await Platform.rotateWebhookSecret({ webhookId: await next(true) });
-    await api.delete(`/v1/webhooks/${await next(true)}`);
+    expect((await api.delete(`/v1/webhooks/${await next(true)}`)).status).toBe(204);
     await next(true);
   });
 
@@ -202,7 +202,7 @@ describe("the subscription limit", () => {
     expect(await create(api)).toEqual(reached(2));
     for (const { id } of others) {
       expect(await create(api)).toEqual(reached(2));
-      await api.delete(`/v1/webhooks/${id}`);
+      expect((await api.delete(`/v1/webhooks/${id}`)).status).toBe(204);
     }
     expect((await create(api)).status).toBe(201);
     expect(await create(api)).toEqual(reached(2));
