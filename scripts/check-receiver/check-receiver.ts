@@ -8,7 +8,7 @@
  */
 import { isCancel, password } from "@clack/prompts";
 import { parseTarget, type TargetFault } from "../../src/endpoints/target.ts";
-import { parseArguments } from "../shared/command.ts";
+import { parseArguments, parseHeaders } from "../shared/command.ts";
 import { type Colour, print, printError, printParts } from "../shared/terminal.ts";
 import { CHECKS, checkReceiver, type Finding, type Result } from "./checks.ts";
 import { adviceFor } from "./connection.ts";
@@ -18,7 +18,7 @@ const COMMAND =
     ? "npm run check-receiver --"
     : "node check-receiver.mjs";
 
-const USAGE = `${COMMAND} URL [--local]
+const USAGE = `${COMMAND} URL [--local] [--header "NAME: VALUE"]… [--insecure]
 
 Sends 11 test deliveries to URL, labelled in the header X-Service-Test, and reports whether the
 receiver handles them correctly. 6 of them are valid: a receiver that does not skip deliveries
@@ -26,6 +26,10 @@ with this header processes 5 invented leads. If the receiver rejects the first d
 follow, to find out why.
 
   --local         allow http and private addresses
+  --header H      adds a header to each delivery, such as "X-Token: abc" for a gateway; repeatable.
+                  "X-Service-Webhook: whk_…" names the subscription, if the receiver looks up its
+                  secret by that; otherwise the deliveries name one that does not exist
+  --insecure      accepts any certificate, such as that of a development server
   WEBHOOK_SECRET  environment variable: the secret that the receiver verifies with, as returned by
                   POST /v1/webhooks; if it is not set, the terminal asks for it
 `;
@@ -50,18 +54,24 @@ const WIDEST_GOT = "TLS: certificate for another name";
 class UsageError extends Error {}
 
 try {
-  process.exitCode = await checkAndPrint(parseUrl(), await askForSecret());
+  const { url, headers } = parseCall();
+  process.exitCode = await checkAndPrint(url, await askForSecret(), headers);
 } catch (error) {
   if (!(error instanceof UsageError)) throw error;
   printError(error.message);
   process.exitCode = 2;
 }
 
-/** Parses the URL of the receiver to check. */
-function parseUrl(): string {
+/** Parses the URL of the receiver to check, and the headers that it needs. */
+function parseCall(): { url: string; headers: Record<string, string> } {
   const { values, positionals } = parseArguments(
     USAGE,
-    { secret: { type: "string" }, local: { type: "boolean", default: false } },
+    {
+      secret: { type: "string" },
+      local: { type: "boolean", default: false },
+      header: { type: "string", multiple: true },
+      insecure: { type: "boolean", default: false },
+    },
     { allowPositionals: true, code: 2 },
   );
   if (values.secret !== undefined)
@@ -73,7 +83,16 @@ function parseUrl(): string {
   if (rest.length > 0) throw new UsageError(`expected one URL, got ${positionals.length}`);
   const target = parseTarget(url, values.local);
   if (typeof target === "string") throw new UsageError(FAULTS[target]);
-  return url;
+  // Node's `fetch` reads this for each connection, and has no option for it. Its warning would repeat what was asked for.
+  if (values.insecure) {
+    process.removeAllListeners("warning");
+    process.env.NODE_TLS_REJECT_UNAUTHORIZED = "0";
+  }
+  try {
+    return { url, headers: parseHeaders(values.header) };
+  } catch (error) {
+    throw new UsageError((error as Error).message);
+  }
 }
 
 /** Reads the secret that signs deliveries from the environment or the terminal. */
@@ -93,7 +112,11 @@ function parseSecret(name: string, secret: string): string {
 }
 
 /** Prints a row of the table as each result comes in, then a summary. @returns the exit code. */
-async function checkAndPrint(url: string, secret: string): Promise<number> {
+async function checkAndPrint(
+  url: string,
+  secret: string,
+  headers: Record<string, string>,
+): Promise<number> {
   const widths = COLUMNS.map((column) => {
     const cells =
       column === "got" ? [WIDEST_GOT] : column === "result" ? [] : CHECKS.map((c) => c[column]);
@@ -111,7 +134,7 @@ async function checkAndPrint(url: string, secret: string): Promise<number> {
     "-".repeat("not tested".length),
   );
   const findings: Finding[] = [];
-  for await (const finding of checkReceiver(url, secret)) {
+  for await (const finding of checkReceiver(url, secret, headers)) {
     findings.push(finding);
     const { check, sent, expected, got, result } = finding;
     row([check, sent, expected, got], result, COLOURS[result]);
@@ -123,7 +146,11 @@ async function checkAndPrint(url: string, secret: string): Promise<number> {
     if (result === "failed") print(`- ${check}: ${consequence}.`);
   if (findings.some(({ result }) => result === "unclear"))
     print(
-      "Unclear: the receiver rejects valid deliveries too (does it have this secret, and is its clock right?), responds with 429, or does not respond.",
+      "Unclear: the receiver rejects valid deliveries too, responds with 429, or does not respond.",
+    );
+  if (findings[0]?.result === "failed" && !advice)
+    print(
+      "Does it have this secret, and is its clock right? Does it look up its secret by X-Service-Webhook, or does a gateway in front of it require a header? --header sends either.",
     );
   print(
     "Not testable from outside: whether the repeated event is processed only once, and whether signatures are compared in constant time.",

@@ -1,10 +1,11 @@
 import { randomId } from "../../src/contract/ids.ts";
 import { POST_TIMEOUT_MS } from "../../src/contract/limits.ts";
 import { type Outcome, succeeded } from "../../src/delivery/outcome.ts";
-import { post } from "../../src/delivery/post.ts";
+import { post, WEBHOOK_HEADER } from "../../src/delivery/post.ts";
 import { createSigner, mintSecret } from "../../src/endpoints/signature.ts";
 import type { WebhookDelivery } from "../../src/events/bodies.ts";
 import { HARD_DELIVERIES, writeUnusually } from "../../src/events/samples.ts";
+import { abortAfter } from "../../src/primitives/timing.ts";
 import { watchConnections } from "./connection.ts";
 import { PLAIN_FORMS } from "./forms.ts";
 
@@ -48,6 +49,8 @@ interface Attempt {
   failure: string | null;
   /** The receiver's `Date` header, if it sends one. */
   date: string | null;
+  /** The beginning of the response's body. */
+  said: string;
 }
 
 const SIX_MINUTES_MS = 6 * 60_000;
@@ -176,6 +179,11 @@ function clockFault({ date }: Attempt): string | null {
   return `the clock of your receiver is ${minutes} minutes ${fastMs > 0 ? "fast" : "slow"}, so it rejects the timestamp; set it, and keep it right with NTP`;
 }
 
+/** Shows what the receiver said when it rejected the valid delivery; null if it said nothing. */
+function describeRejection({ said }: Attempt): string | null {
+  return said === "" ? null : `${VALID.consequence}; it said: ${said}`;
+}
+
 /** All checks, in order. */
 export const CHECKS: Check[] = [VALID, ...OTHERS, PROMPTNESS];
 
@@ -184,19 +192,31 @@ export const CHECKS: Check[] = [VALID, ...OTHERS, PROMPTNESS];
  * code, and yields the result of each check. If the first one gets no response, no others are sent.
  *
  * @param secret the secret that the receiver verifies with: `whsec_…`.
+ * @param own headers that each delivery gets in addition, or in place of those of the same names.
  */
-export async function* checkReceiver(url: string, secret: string): AsyncGenerator<Finding> {
+export async function* checkReceiver(
+  url: string,
+  secret: string,
+  own: Record<string, string> = {},
+): AsyncGenerator<Finding> {
+  const webhookId = randomId("webhook");
   const attempts: Attempt[] = [];
+  const withHeaders = ({ headers, body }: TestDelivery): TestDelivery => {
+    const all = new Headers({ [WEBHOOK_HEADER]: webhookId, ...headers });
+    for (const [name, value] of Object.entries(own)) all.set(name, value);
+    return { headers: Object.fromEntries(all), body };
+  };
   const send = async (trial: Trial) => {
     const made: Attempt[] = [];
     for (const delivery of await trial.make(secret, Date.now()))
-      made.push(await attempt(url, trial.label, delivery));
+      made.push(await attempt(url, trial.label, withHeaders(delivery)));
     attempts.push(...made);
     return { made, got: made.map(describe).join(", ") };
   };
   const valid = await send(VALID);
   const acceptsValid = accepted(valid.made);
-  const fault = acceptsValid ? null : (valid.made.map(clockFault).find(Boolean) ?? null);
+  const [first] = valid.made;
+  const fault = first && !acceptsValid ? (clockFault(first) ?? describeRejection(first)) : null;
   yield {
     ...VALID,
     got: valid.got,
@@ -239,10 +259,28 @@ async function attempt(url: string, label: string, delivery: TestDelivery): Prom
   const headers = { ...delivery.headers, "X-Service-Test": label };
   const connections = watchConnections();
   const { outcome, response } = await post(url, delivery.body, headers, Date.now());
-  await response?.body?.cancel();
+  const durationMs = Math.round(performance.now() - startedAt);
+  const said = response ? await readStart(response) : "";
   const failure = connections.end();
   const date = response?.headers.get("Date") ?? null;
-  return { outcome, durationMs: Math.round(performance.now() - startedAt), failure, date };
+  return { outcome, durationMs, failure, date, said };
+}
+
+/** Maximum length of the shown part of a response, in characters, and how long to wait for it. */
+const SAID_MAX = 200;
+const SAID_WITHIN_MS = 250;
+
+/** Reads the beginning of a response's body, in one line, and cancels the rest. */
+async function readStart({ body }: Response): Promise<string> {
+  if (!body) return "";
+  const reader = body.getReader();
+  const cancel = () => void reader.cancel().catch(() => {});
+  const { value } = await abortAfter(SAID_WITHIN_MS, (signal) => {
+    signal.addEventListener("abort", cancel);
+    return reader.read().catch(() => ({ value: undefined }));
+  });
+  cancel();
+  return new TextDecoder().decode(value).slice(0, SAID_MAX).replace(/\s+/g, " ").trim();
 }
 
 /** Judges whether the attempts were accepted or rejected as expected, if the responses prove anything. */

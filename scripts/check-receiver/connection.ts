@@ -26,7 +26,10 @@ const ADVICE: [start: RegExp, advice: string][] = [
   [/^(closed|not HTTP)/, "Does URL have the receiver's port, and the right scheme, http or https?"],
   [/^DNS/, "Is the name in URL correct, and does it resolve?"],
   [/^TLS: handshake/, "Does the receiver speak https on this port?"],
-  [/^TLS/, "The service verifies certificates: use one from a public authority, with its chain."],
+  [
+    /^TLS/,
+    "The service verifies certificates: use one from a public authority, with its chain. Here, --insecure accepts any.",
+  ],
   [
     /^(host|network|no connection)/,
     "Is the address in URL correct, and does the firewall allow connections to it?",

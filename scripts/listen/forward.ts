@@ -19,17 +19,33 @@ const HOP_HEADERS = new Set([
   "content-length",
 ]);
 
-/** Sends a delivery to `target` with the same bytes and headers. @returns the target's response. */
-export function forward(target: URL, delivery: IncomingMessage, body: Buffer): Promise<Answer> {
-  const headers = ["Host", target.host, "Content-Length", String(body.length)];
+/** Where deliveries are forwarded to, and how. */
+export interface Target {
+  url: URL;
+  /** Headers that each delivery gets in addition, by name. They replace those of the same names. */
+  headers: Record<string, string>;
+  /** Whether to accept a certificate that cannot be verified. */
+  isInsecure: boolean;
+}
+
+/** Sends a delivery to its target with the same bytes and headers. @returns the target's response. */
+export function forward(
+  { url, headers: added, isInsecure }: Target,
+  delivery: IncomingMessage,
+  body: Buffer,
+): Promise<Answer> {
+  const headers = ["Host", url.host, "Content-Length", String(body.length)];
+  headers.push(...Object.entries(added).flat());
+  const left = new Set([...HOP_HEADERS, ...Object.keys(added).map((name) => name.toLowerCase())]);
   for (let i = 0; i < delivery.rawHeaders.length; i += 2) {
     const [name = "", value = ""] = delivery.rawHeaders.slice(i, i + 2);
-    if (!HOP_HEADERS.has(name.toLowerCase())) headers.push(name, value);
+    if (!left.has(name.toLowerCase())) headers.push(name, value);
   }
   const signal = AbortSignal.timeout(POST_TIMEOUT_MS);
   return new Promise((resolve) => {
-    const send = target.protocol === "https:" ? postSecurely : post;
-    const request = send(target, { method: "POST", headers, signal }, (response) => {
+    const send = url.protocol === "https:" ? postSecurely : post;
+    const options = { method: "POST", headers, signal, rejectUnauthorized: !isInsecure };
+    const request = send(url, options, (response) => {
       response.resume();
       const retryAfter = response.headers["retry-after"];
       resolve({

@@ -15,16 +15,16 @@ import { isId } from "../../src/contract/ids.ts";
 import { RECORDS_MAX, RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import type { PageBody } from "../../src/http/paging.ts";
 import type { Webhook } from "../../src/subscriptions/subscriptions.ts";
-import { fail, parseArguments } from "../shared/command.ts";
+import { fail, parseArguments, parseHeaders } from "../shared/command.ts";
 import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
 import { findSampleWorkspace } from "../shared/local-server.ts";
 import { openPlatform } from "../shared/platform-client.ts";
 import { isTaken } from "../shared/ports.ts";
 import { print, printable } from "../shared/terminal.ts";
-import { type Answer, forward } from "./forward.ts";
+import { type Answer, forward, type Target } from "./forward.ts";
 import { type Kept, readKept, writeKept } from "./kept.ts";
 
-const USAGE = `npm run listen -- [--forward URL] [--keep]
+const USAGE = `npm run listen -- [--forward URL [--header "NAME: VALUE"]… [--insecure]] [--keep]
 
 Shows the events of the local server's sample workspace as they are posted. It has its own
 subscription, which Ctrl-C removes. To cause an event: npm run trigger. After a failure, the key r
@@ -32,6 +32,9 @@ retries now instead of waiting.
 
   --forward URL  also send each delivery to URL, with the same bytes and headers, and return its response
                  to the service; your receiver verifies with the signing secret that is printed
+  --header H     adds a header to each of them, such as "X-Token: abc", as custom headers of a
+                 subscription do; repeatable
+  --insecure     accepts any certificate of URL, such as that of a development server
   --keep         use the same subscription, and so the same secret, each time: Ctrl-C leaves it, and
                  events until the next time are delivered then. Its secret is in
                  .wrangler/listen.json; delete that file to get another one
@@ -46,17 +49,24 @@ const failures = new Map<string, number>();
 process.on("uncaughtException", fail);
 const { values } = parseArguments(USAGE, {
   forward: { type: "string" },
+  header: { type: "string", multiple: true },
+  insecure: { type: "boolean", default: false },
   keep: { type: "boolean", default: false },
 });
-await listen(values.forward === undefined ? null : parseTarget(values.forward), values.keep);
+await listen(parseTarget(), values.keep);
 
-function parseTarget(text: string): URL {
+function parseTarget(): Target | null {
+  const { forward: text, header, insecure: isInsecure } = values;
+  if (text === undefined && (header || isInsecure))
+    throw new Error("--header and --insecure need --forward; --help shows the usage");
+  if (text === undefined) return null;
   const url = URL.canParse(text) ? new URL(text) : null;
-  if (url && /^https?:$/.test(url.protocol)) return url;
+  if (url && /^https?:$/.test(url.protocol))
+    return { url, headers: parseHeaders(header), isInsecure };
   throw new Error("--forward: expected a URL that starts with http:// or https://");
 }
 
-async function listen(target: URL | null, isKept: boolean): Promise<void> {
+async function listen(target: Target | null, isKept: boolean): Promise<void> {
   const { base, apiKey } = await findSampleWorkspace();
   const api = openApi(base, apiKey);
   const { data } = await api<PageBody<Webhook>>("GET", "/v1/webhooks?limit=100");
@@ -76,8 +86,9 @@ async function listen(target: URL | null, isKept: boolean): Promise<void> {
   endOnSignal(isKept ? null : { api, subscribed });
   const subscription = await subscribed;
   if (isKept) writeKept(subscription);
-  print(`Listening${target ? `, forwarding to ${target.href}` : ""}. Ctrl-C stops.`);
+  print(`Listening${target ? `, forwarding to ${target.url.href}` : ""}. Ctrl-C stops.`);
   print(`Signing secret: ${subscription.secret}`);
+  print(`X-Service-Webhook: ${subscription.id}`);
   if (target && process.stdin.isTTY) retryOnKey(subscription.id);
 }
 
@@ -86,9 +97,17 @@ async function subscribe(api: LocalApi, port: number): Promise<Kept> {
   const url = `http://127.0.0.1:${port}${PATH}`;
   const body = { url, events: WebhookEvent.options };
   return api<Kept>("POST", "/v1/webhooks", body).catch((error) => {
-    if (!(error instanceof Refusal && error.code === "invalid_request")) throw error;
-    throw new Error("The local server rejects URLs on this machine: start it without --strict.");
+    throw error instanceof Refusal ? new Error(explain(error)) : error;
   });
+}
+
+/** Says why the subscription was refused, and what to do. */
+function explain({ message, reason }: Refusal): string {
+  if (reason === "https_required" || reason === "private_address")
+    return "The local server rejects URLs on this machine: start it without --strict.";
+  if (reason === "subscription_limit_reached")
+    return "The sample workspace has its maximum of subscriptions: delete one in the portal.";
+  return message;
 }
 
 /** Reuses the subscription of an earlier listener, and enables it if it was disabled in the meantime. */
@@ -153,10 +172,10 @@ function endOnSignal(removed: { api: LocalApi; subscribed: Promise<Kept> } | nul
       fail("The local server is gone: the next `npm run listen` removes the subscription.");
     }
   };
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, end);
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE"]) process.on(signal, end);
 }
 
-async function receive(target: URL | null, request: IncomingMessage, response: ServerResponse) {
+async function receive(target: Target | null, request: IncomingMessage, response: ServerResponse) {
   try {
     const body = await buffer(request);
     const answer = target ? await forward(target, request, body) : null;

@@ -42,6 +42,20 @@ export function parseCount(option: string, text: string | undefined, min = 1): n
   throw new Error(`${option}: expected a whole number of at least ${min}; --help shows the usage`);
 }
 
+/** Parses the values of `--header`, such as `X-Token: abc`, to names and values. @throws Error for an invalid one. */
+export function parseHeaders(given: string[] = []): Record<string, string> {
+  const pairs = given.map((line): [string, string] => {
+    const [, name = "", value = ""] = /^([^:]+):\s*(.*)$/.exec(line) ?? [];
+    try {
+      new Headers([[name, value]]);
+    } catch {
+      throw new Error('--header: expected a name and a value, such as "X-Token: abc"');
+    }
+    return [name, value];
+  });
+  return Object.fromEntries(pairs);
+}
+
 /** Prints in one sentence why a command failed, instead of Node's stack trace. */
 export function fail(error: unknown): never {
   printError(error instanceof Error ? error.message : String(error));

@@ -1,11 +1,17 @@
+import type { ErrorBody } from "../../src/contract/errors.ts";
+
 /** A response of the API that is not a success. */
 export class Refusal extends Error {
   /** The error code of the contract. */
   readonly code: string;
+  /** The reason of the contract, if there is one. */
+  readonly reason: string | undefined;
 
-  constructor(request: string, status: number, code: string) {
-    super(`${request} responded with ${status} ${code}`);
+  constructor(request: string, status: number, { code, details }: ErrorBody["error"]) {
+    const { reason } = details;
+    super(`${request} responded with ${status} ${code}${reason ? `: ${reason}` : ""}`);
     this.code = code;
+    this.reason = reason;
   }
 }
 
@@ -31,7 +37,7 @@ export function openApi(base: string, apiKey: string): LocalApi {
       return request(method, path, body);
     }
     const content = text === "" ? null : JSON.parse(text);
-    if (!response.ok) throw new Refusal(`${method} ${path}`, response.status, content?.error?.code);
+    if (!response.ok) throw new Refusal(`${method} ${path}`, response.status, content.error);
     return content;
   };
 }

@@ -5,6 +5,18 @@
  */
 import { styleText } from "node:util";
 
+// A reader that closes its pipe, as `head` does, has all that it wants. The command still does its work, such as a
+// deployment. One that only shows something listens to SIGPIPE, which Node itself ignores.
+for (const stream of [process.stdout, process.stderr])
+  stream.on("error", (error) => {
+    if (!isClosedPipe(error)) throw error;
+    process.emit("SIGPIPE", "SIGPIPE");
+  });
+
+function isClosedPipe({ code }: NodeJS.ErrnoException): boolean {
+  return code === "EPIPE";
+}
+
 /**
  * Characters that a terminal executes instead of showing (C0, DEL and C1), and those that reverse the text around them.
  */
@@ -45,10 +57,13 @@ export function printError(lines: string): void {
   console.error(safeLines(lines));
 }
 
-/** Like `print`, but at the pace of a pipe's reader. @throws Error if nobody reads. */
+/** Like `print`, but at the pace of a pipe's reader. Exits when that closes the pipe. */
 export function printSlowly(lines: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    process.stdout.write(`${safeLines(lines)}\n`, (error) => (error ? reject(error) : resolve()));
+    process.stdout.write(`${safeLines(lines)}\n`, (error) => {
+      if (error && isClosedPipe(error)) process.exit();
+      return error ? reject(error) : resolve();
+    });
   });
 }
 

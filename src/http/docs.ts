@@ -1,4 +1,5 @@
 import type { Context } from "hono";
+import { BoundedMap } from "../primitives/bounded-map.ts";
 import { PAGE_HEADERS, readAsset, serveHashed } from "./assets.ts";
 import { type AppEnv, newApp } from "./context.ts";
 
@@ -104,24 +105,42 @@ async function serveMissing(c: Context<AppEnv>): Promise<Response> {
   return serveFilled(c, NOT_FOUND, HTML, 404);
 }
 
-/** Responds with the file at `path`, with this deployment's base URL and variables in it. */
+/** Maximum documents that an isolate caches, of 20 KB on average. */
+const CACHED_MAX = 100;
+/** The documents, filled in, by their URL and what is filled in. */
+const filled = new BoundedMap<string>(CACHED_MAX);
+
+/**
+ * Responds with the file at `path`, with this deployment's base URL and variables in it. It is made once, because
+ * anyone may request it, as often as they like.
+ */
 async function serveFilled(
   c: Context<AppEnv>,
   path: string,
   type: string,
   status = 200,
 ): Promise<Response> {
-  const asset = await readAsset(c, path);
-  if (!asset) return path === NOT_FOUND ? (c.notFound() as Response) : serveMissing(c);
-  let text = (await asset.text()).replaceAll(ORIGIN, new URL(c.req.url).origin);
-  for (const name of SHOWN_VARIABLES) text = text.replaceAll(`{{${name}}}`, shown(c.env[name]));
+  const { origin } = new URL(c.req.url);
+  const key = JSON.stringify([origin, path, ...SHOWN_VARIABLES.map((name) => c.env[name])]);
+  const document = filled.get(key) ?? (await fill(c, path, origin));
+  if (!document) return path === NOT_FOUND ? (c.notFound() as Response) : serveMissing(c);
+  filled.set(key, document);
   const headers = {
     "Content-Type": type,
     ...(type.startsWith("text/html") && PAGE_HEADERS),
     ...(path.startsWith("/openapi") && OPEN),
     ...(path === "/docs.html" && { Link: LINKS }),
   };
-  return new Response(text, { status, headers });
+  return new Response(document, { status, headers });
+}
+
+/** Reads a file, and fills in the base URL and the variables; null if there is none. */
+async function fill(c: Context<AppEnv>, path: string, origin: string): Promise<string | null> {
+  const asset = await readAsset(c, path);
+  if (!asset) return null;
+  let text = (await asset.text()).replaceAll(ORIGIN, origin);
+  for (const name of SHOWN_VARIABLES) text = text.replaceAll(`{{${name}}}`, shown(c.env[name]));
+  return text;
 }
 
 /** Formats a variable for the docs, with its thousands separated. */

@@ -70,7 +70,7 @@ export const WAYS_IN: Fault[] = [
     ["body.ts", 'if (!JSON_TYPE.test(c.req.header("Content-Type") ?? "") ||', 'if (!c.req.header("Content-Type") ||', "another content type gets 415"],
     ["body.ts", 'new TextDecoder("utf-8", { fatal: true, ignoreBOM: false })', "new TextDecoder()", "a body is well-formed UTF-8"],
     ["body.ts", "length += read.value.byteLength;", "length = read.value.byteLength;", "a body is bounded when it is chunked, too"],
-    ["docs.ts", ".replaceAll(ORIGIN, new URL(c.req.url).origin)", "", "the document names this deployment"],
+    ["docs.ts", ".replaceAll(ORIGIN, origin)", "", "the document names this deployment"],
     ["docs.ts", '...(path.startsWith("/openapi") && OPEN),', "", "any page may read the document"],
     ["finish-response.ts", 'headers.set("Cache-Control", "no-store");', "", "no answer is stored"],
     ["finish-response.ts", '    headers.set("X-RateLimit-Reset", String(resetSeconds(rateLimit)));', "", "every answer has the headers of the quota"],

@@ -1,5 +1,5 @@
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:http";
+import { createServer, type RequestListener } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import { createServer as tcp } from "node:net";
 import { tmpdir } from "node:os";
@@ -12,7 +12,7 @@ import { checkReceiver, type Finding } from "../../../scripts/check-receiver/che
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { WebhookDelivery } from "../../../src/events/bodies.ts";
 import { startInTerminal } from "../../node/support/process.ts";
-import { type Post, startReceiver } from "../../node/support/receiver.ts";
+import { type Answer, type Post, startReceiver } from "../../node/support/receiver.ts";
 import { freePort } from "../../node/support/server.ts";
 import { CHECKER, check, checkWith, isGenuine, SECRET } from "../../support/checker.ts";
 import { until } from "../../support/until.ts";
@@ -250,10 +250,62 @@ describe.concurrent("the command says what is wrong with a receiver that", () =>
   });
 });
 
-async function selfSigned() {
+async function selfSigned(
+  answer: RequestListener = (_, response) => {
+    response.end();
+  },
+) {
   const { private: key, cert } = await generate([{ name: "commonName", value: "localhost" }]);
-  return createSecureServer({ key, cert }, (_, response) => response.end());
+  return createSecureServer({ key, cert }, answer);
 }
+
+describe("a receiver behind a gateway, which looks up its secret by X-Service-Webhook", () => {
+  const known = "whk_559x8lmvzniqjo9o6wxks3p9p";
+  const behind = (post: Post): Answer => {
+    if (post.headers["x-gateway-token"] !== "t0ken") return { status: 403, body: "No token." };
+    return post.headers["x-service-webhook"] === known && isGenuine(post) ? 204 : 401;
+  };
+
+  test("passes with --header", async () => {
+    const receiver = await startReceiver(behind);
+    const headers = ["X-Gateway-Token: t0ken", `x-service-webhook:${known}`];
+    const options = headers.flatMap((header) => ["--header", header]);
+    const { code, checks } = await check(receiver.url, "--local", ...options);
+    await receiver.close();
+    expect([code, checks("passed")]).toEqual([0, ALL]);
+  });
+
+  test("gets the headers of a delivery without it, and the report shows what it responded", async () => {
+    const receiver = await startReceiver(behind);
+    const { code, stdout } = await check(receiver.url, "--local");
+    await receiver.close();
+    expect(code).toBe(1);
+    expect(stdout).toContain("it said: No token.");
+    expect(stdout).toContain("--header sends either.");
+    const names = Object.keys(receiver.posts[0]?.headers ?? {});
+    const expected = ["x-service-signature", "webhook-id", "webhook-timestamp", "user-agent"];
+    expect(names).toEqual(expect.arrayContaining([...expected, "x-service-webhook"]));
+  });
+});
+
+test("a certificate that cannot be verified is accepted with --insecure", async () => {
+  const server = await selfSigned((request, response) => {
+    request.resume();
+    response.writeHead(204).end();
+  });
+  const port = await freePort();
+  server.listen(port, "127.0.0.1");
+  const { checks, stderr } = await check(`https://127.0.0.1:${port}/`, "--local", "--insecure");
+  server.close();
+  server.closeAllConnections();
+  expect([checks("passed"), stderr]).toEqual([[VALID, AS_SENT, REPEATED, ROTATED, PROMPT], ""]);
+});
+
+test("a header without a name is refused before anything is sent", async () => {
+  const { code, stderr } = await check("http://127.0.0.1:9/", "--local", "--header", "abc");
+  expect(code).toBe(2);
+  expect(stderr).toBe('--header: expected a name and a value, such as "X-Token: abc"\n');
+});
 
 test("test deliveries have two signatures that are both valid or both invalid", async () => {
   const { posts } = await checkAnswering();

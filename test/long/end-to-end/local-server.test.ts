@@ -1,11 +1,17 @@
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import type { IncomingHttpHeaders } from "node:http";
+import { createServer as createSecureServer } from "node:https";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { generate } from "selfsigned";
 import { Webhook as StandardWebhook } from "standardwebhooks";
 import { describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import { SUBSCRIPTIONS_MAX } from "../../../src/contract/limits.ts";
 import type { PageBody } from "../../../src/http/paging.ts";
 import type { PlatformOutput } from "../../../src/platform/operations.ts";
 import type { Webhook } from "../../../src/subscriptions/subscriptions.ts";
@@ -164,6 +170,52 @@ test("npm run listen shows and forwards every event that npm run trigger causes"
   }
   expect(statuses.toSorted()).toEqual(["active", "paused"]);
   expect(await endByCtrlC(listener)).toBe(0);
+});
+
+test("npm run listen forwards to a gateway that requires a header, and with a certificate of its own", async () => {
+  const { private: key, cert } = await generate([{ name: "commonName", value: "localhost" }]);
+  const seen: IncomingHttpHeaders[] = [];
+  const secure = createSecureServer({ key, cert }, (request, response) => {
+    seen.push(request.headers);
+    response.writeHead(204).end();
+  }).listen(0, "127.0.0.1");
+  await once(secure, "listening");
+  const url = `https://127.0.0.1:${(secure.address() as AddressInfo).port}/`;
+  const listener = await listen("--forward", url, "--insecure", "--header", "X-Token: abc");
+  await recordLead();
+  await until(() => seen.length > 0);
+  const [, id] = /X-Service-Webhook: (whk_\w+)\n/.exec(listener.output()) ?? [];
+  expect(seen[0]).toMatchObject({ "x-token": "abc", "x-service-webhook": id });
+  expect(await endByCtrlC(listener)).toBe(0);
+  secure.close();
+  secure.closeAllConnections();
+});
+
+test("npm run listen names the limit of subscriptions when there are too many", async () => {
+  const { workspaceId } = server.state;
+  const { items } = await platform<{ items: object[] }>("listWebhooks", { workspaceId });
+  const url = `${target.url}/full`;
+  const added: string[] = [];
+  for (let count = items.length; count < SUBSCRIPTIONS_MAX; count++) {
+    const body = { url, events: ["run.completed"] };
+    added.push((await api<{ id: string }>("POST", "/v1/webhooks", body)).id);
+  }
+  const refused = await run("listen");
+  for (const id of added) await api("DELETE", `/v1/webhooks/${id}`);
+  expect(refused).toEqual({
+    code: 1,
+    output: "The sample workspace has its maximum of subscriptions: delete one in the portal.\n",
+  });
+});
+
+test("npm run listen removes its subscription when its reader closes the pipe", async () => {
+  const before = await listeners();
+  const listener = server.start("listen");
+  await until(() => listener.output().includes("Signing secret"));
+  listener.child.stdout?.destroy();
+  await recordLead();
+  await listener.ended;
+  expect(await listeners()).toEqual(before);
 });
 
 // The terminal is made by Debian's `script`.

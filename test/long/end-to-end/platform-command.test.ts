@@ -12,6 +12,7 @@ import { OPERATIONS } from "../../../src/platform/operations.ts";
 import { serverFileIn } from "../../node/support/local-runtime.ts";
 import { opened } from "../../node/support/opened.ts";
 import { openPlatformCommand, refusalOf } from "../../node/support/platform-command.ts";
+import { runProgram } from "../../node/support/process.ts";
 import { serve } from "../../node/support/server.ts";
 import { numbered, openWorkspace } from "../../node/support/workspace.ts";
 
@@ -240,6 +241,16 @@ describe("exportWorkspace --ndjson", () => {
     const before = leadsOf(JSON.parse(JSON.stringify(first.items)));
     const after = itemsOf((await exported({ cursor: String(first.nextCursor) })).stdout);
     expect([...before, ...leadsOf(after)].toSorted()).toEqual(ids.toSorted());
+  });
+
+  test("ends without an error when its reader closes the pipe, as head does", async () => {
+    const input = JSON.stringify({ workspaceId });
+    const script = `"$0" scripts/platform/platform.ts exportWorkspace "$1" --ndjson | head -1; echo "\${PIPESTATUS[0]}"`;
+    const env = { ...process.env, LOCAL_SERVER_FILE: serverFileIn(folder) };
+    const end = await runProgram(["bash", "-c", script, process.execPath, input], { env });
+    const [first = "", code] = end.stdout.split("\n");
+    expect(JSON.parse(first)).toMatchObject({ kind: "workspace" });
+    expect([code, end.stderr]).toEqual(["0", ""]);
   });
 
   test.runIf(isLinux)("shows its progress on standard error, in a terminal", async () => {

@@ -1,4 +1,5 @@
-import { expect, test } from "vitest";
+import { env } from "cloudflare:workers";
+import { expect, test, vi } from "vitest";
 import {
   deployedWith,
   EVERY_ANSWER,
@@ -189,3 +190,14 @@ test("the docs as text have the whole client", async () => {
     expect(TEXT).toContain(`#### ${name}\n\n\`\`\`ts\n${text}`);
   }
 });
+
+test.each(["/docs.md", "/openapi.json", "/docs/guides/limits"])(
+  "%s is made once, however often it is requested",
+  async (path) => {
+    const read = vi.fn(env.ASSETS.fetch.bind(env.ASSETS));
+    const deployed = deployedWith({ ASSETS: { fetch: read } as never, SUPPORT_EMAIL: path });
+    const responses = [await fetchText(path, {}, deployed), await fetchText(path, {}, deployed)];
+    expect(read).toHaveBeenCalledTimes(1);
+    expect(responses[1]?.text).toBe(responses[0]?.text);
+  },
+);
