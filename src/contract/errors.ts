@@ -40,7 +40,7 @@ export const ERRORS = {
   webhook_not_found: {
     statuses: [404],
     message: "Cet abonnement n’existe pas dans l’espace de travail.",
-    when: "The workspace has no subscription with this id, or it was deleted.",
+    when: "The workspace has no webhook with this id, or it was deleted.",
     todo: "If you were trying to delete it, there is nothing left to do.",
   },
   route_not_found: {

@@ -170,7 +170,7 @@ export const FAILURES = {
   300: {
     en: [
       "Your server offers several addresses and accepts the delivery at none of them.",
-      "Change the URL of the subscription to the one that accepts deliveries.",
+      "Change the URL of the webhook to the one that accepts deliveries.",
     ],
     fr: [
       "Votre serveur propose plusieurs adresses et n’accepte la livraison à aucune.",
@@ -190,7 +190,7 @@ export const FAILURES = {
   "3xx": {
     en: [
       "Your server redirects, and redirects are not followed.",
-      "Change the URL of the subscription to the final one.",
+      "Change the URL of the webhook to the final one.",
     ],
     fr: [
       "Votre serveur redirige nos requêtes, et nous ne suivons pas les redirections.",
@@ -200,7 +200,7 @@ export const FAILURES = {
   401: {
     en: [
       "Your server, or something in front of it, requires other credentials.",
-      "Check that it verifies signatures with the secret of this subscription, that its clock is right, and that nothing in front of it requires a login.",
+      "Check that it verifies signatures with the secret of this webhook, that its clock is right, and that nothing in front of it requires a login.",
     ],
     fr: [
       "Votre serveur, ou un équipement placé devant lui, exige une autre authentification.",
@@ -210,7 +210,7 @@ export const FAILURES = {
   403: {
     en: [
       "Your server, or something in front of it, rejects our requests.",
-      "Check that it verifies signatures with the secret of this subscription, that its clock is right, and that no firewall or bot protection blocks our requests.",
+      "Check that it verifies signatures with the secret of this webhook, that its clock is right, and that no firewall or bot protection blocks our requests.",
     ],
     fr: [
       "Votre serveur, ou un équipement placé devant lui, refuse nos requêtes.",
@@ -220,7 +220,7 @@ export const FAILURES = {
   404: {
     en: [
       "Your server has nothing at this URL.",
-      "Check the path, and change the URL of the subscription if your webhook handler has moved.",
+      "Check the path, and change the URL of the webhook if your webhook handler has moved.",
     ],
     fr: [
       "Votre serveur ne trouve rien à cette URL.",
@@ -240,7 +240,7 @@ export const FAILURES = {
   410: {
     en: [
       "Your server says that this URL is gone for good. It is retried like any other failure.",
-      "Change the URL of the subscription, or delete the subscription if you no longer want its events.",
+      "Change the URL of the webhook, or delete the webhook if you no longer want its events.",
     ],
     fr: [
       "Votre serveur indique que cette URL n’existe plus. Les livraisons sont retentées comme après tout autre échec.",

@@ -42,7 +42,7 @@ const AttemptResponse = z.object({
 const LoggedAttempt = AttemptView.extend({
   request: AttemptRequest.nullable().describe("null if nothing was sent"),
   response: AttemptResponse.nullable().describe(
-    `null if there was none, for a success that is not a test, and beyond ${RESPONSES_PER_DAY} responses of the subscription in a day`,
+    `null if there was none, for a success that is not a test, and beyond ${RESPONSES_PER_DAY} responses of the webhook in a day`,
   ),
 });
 
@@ -174,8 +174,8 @@ export type FailureCount = z.infer<typeof FailureCount>;
 
 /** A delivery with everything that is stored about it. */
 export const DeliveryDetails = DeliveryView.extend({
-  url: z.string().describe("the current URL of the subscription"),
-  isDisabled: z.boolean().describe("whether the subscription is disabled; then nothing is sent"),
+  url: z.string().describe("the current URL of the webhook"),
+  isDisabled: z.boolean().describe("whether the webhook is disabled; then nothing is sent"),
   attemptLog: z
     .array(LoggedAttempt)
     .describe("oldest first; if there are very many, the first ones and the last"),

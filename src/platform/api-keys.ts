@@ -119,7 +119,7 @@ export const rollApiKey = operation({
 
 export const revokeApiKey = operation({
   about:
-    "Revokes an API key for good, with immediate effect. Returns the subscriptions that it created, which stay.",
+    "Revokes an API key for good, with immediate effect. Returns the webhooks that it created, which stay.",
   input: z
     .strictObject({
       keyId: KeyId.nullish(),

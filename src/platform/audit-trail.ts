@@ -25,9 +25,9 @@ const AuditEntryView = z.object({
   via: z.string().describe("rpc, https: and the id of the key, or portal"),
   result: z.string().describe("ok; a reason and a field, such as not_found: webhookId; or failed"),
   durationMs: z.int(),
-  webhookId: z.string().nullable().describe("the subscription that it changed, if any"),
+  webhookId: z.string().nullable().describe("the webhook that it changed, if any"),
   before: ChangedFieldsView.nullable().describe(
-    "the changed fields of that subscription, before the call",
+    "the changed fields of that webhook, before the call",
   ),
   after: ChangedFieldsView.nullable().describe("the same fields, after the call"),
 });
@@ -59,7 +59,7 @@ export const listAuditTrail = operation({
 });
 
 export const listWebhookChanges = operation({
-  about: `Lists who changed a subscription in the last ${AUDIT_KEPT_DAYS} days, with its fields before and after, newest first, ${PAGE_LIMIT.max} per page. Secrets and values of headers are not stored.`,
+  about: `Lists who changed a webhook in the last ${AUDIT_KEPT_DAYS} days, with its fields before and after, newest first, ${PAGE_LIMIT.max} per page. Secrets and values of headers are not stored.`,
   input: z.strictObject({ webhookId: WebhookId, cursor: cursorOf("webhook_changes") }),
   output: pageOf(WebhookChangeView),
   examples: [{ webhookId: "whk_…" }],

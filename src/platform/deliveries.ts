@@ -74,7 +74,7 @@ const NAMED = {
 };
 
 export const listDeliveries = operation({
-  about: `Lists a subscription's deliveries, newest first. A filtered page examines ${DELIVERIES_EXAMINED_MAX} at most, so it may be empty and still have a next one.`,
+  about: `Lists a webhook's deliveries, newest first. A filtered page examines ${DELIVERIES_EXAMINED_MAX} at most, so it may be empty and still have a next one.`,
   input: z.strictObject({
     webhookId: WebhookId,
     state: DeliveryStateFilter.nullish().describe("waiting: pending or retrying"),
@@ -101,13 +101,13 @@ export const listDeliveries = operation({
 
 /** The filters of lists and counts of failures. */
 const FAILURE_FILTERS = {
-  webhookId: WebhookId.nullish().describe("default: all subscriptions"),
+  webhookId: WebhookId.nullish().describe("default: all webhooks"),
   state: FailureState.nullish().describe("default: both"),
   ...FILTERS,
 };
 
 export const listFailures = operation({
-  about: `Lists the deliveries of all subscriptions of a workspace that are retrying or exhausted, newest event first. A page has all failures of its events. A filtered one examines ${FAILURES_EXAMINED_MAX} deliveries of each subscription and state at most, so it may be empty and still have a next one.`,
+  about: `Lists the deliveries of all webhooks of a workspace that are retrying or exhausted, newest event first. A page has all failures of its events. A filtered one examines ${FAILURES_EXAMINED_MAX} deliveries of each webhook and state at most, so it may be empty and still have a next one.`,
   input: z.strictObject({
     workspaceId: WorkspaceId,
     ...FAILURE_FILTERS,
@@ -127,7 +127,7 @@ export const listFailures = operation({
 });
 
 export const countFailures = operation({
-  about: `Counts what listFailures lists, by subscription, among the newest ${FAILURES_EXAMINED_MAX} of each subscription and state.`,
+  about: `Counts what listFailures lists, by webhook, among the newest ${FAILURES_EXAMINED_MAX} of each webhook and state.`,
   input: z.strictObject({ workspaceId: WorkspaceId, ...FAILURE_FILTERS }),
   output: z.object({ items: z.array(FailureCount) }),
   examples: [{ workspaceId }],
@@ -156,14 +156,14 @@ export const redeliver = operation({
       eventIds: several(EventId)
         .nullish()
         .describe(
-          `the events to redeliver, even while requests are spaced or \`Retry-After\` asks for a delay; rejected while ${RESENDS_AHEAD_MS / 1000} s of them are scheduled for the subscription`,
+          `the events to redeliver, even while requests are spaced or \`Retry-After\` asks for a delay; rejected while ${RESENDS_AHEAD_MS / 1000} s of them are scheduled for the webhook`,
         ),
       since: RedeliverableSince.nullish().describe("or all events from this time on"),
       until: Instant.nullish().describe("and before this time; default: no end"),
       states: several(RedeliveryState, RedeliveryState.options.length)
         .nullish()
         .describe(
-          "default: all; delivered: at least once; missed: recorded while the subscription was disabled or did not list the type, or its workspace had no access; retrying: failed, and due later, which is brought forward. Deliveries that are due or were never tried are sent anyway, and not counted",
+          "default: all; delivered: at least once; missed: recorded while the webhook was disabled or did not list the type, or its workspace had no access; retrying: failed, and due later, which is brought forward. Deliveries that are due or were never tried are sent anyway, and not counted",
         ),
       type: WebhookEvent.nullish().describe("of the range, only events of this type"),
       status: StatusFilter.nullish().describe(

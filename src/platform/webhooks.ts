@@ -64,7 +64,7 @@ const ofWebhook = z.strictObject({ webhookId: WebhookId });
 const NULL_CHANGES = ["description", "headers"];
 
 export const listWebhooks = operation({
-  about: "Lists a workspace's subscriptions, newest first, with their health.",
+  about: "Lists a workspace's webhooks, newest first, with their health.",
   input: z.strictObject({ workspaceId: WorkspaceId }),
   output: pageOf(WebhookView),
   examples: [{ workspaceId: "wks_…" }],
@@ -76,7 +76,7 @@ export const listWebhooks = operation({
 });
 
 export const readWebhook = operation({
-  about: "Shows a subscription with its health, and counts its deliveries of the last days.",
+  about: "Shows a webhook with its health, and counts its deliveries of the last days.",
   input: ofWebhook,
   output: WebhookDetails,
   examples: [{ webhookId }],
@@ -94,7 +94,7 @@ export const readWebhook = operation({
 
 export const updateWebhook = operation({
   about:
-    "Changes a subscription's URL, events, description or custom headers. Its secret and history stay. Pending deliveries go to the new URL; no request to the old one starts more than 2 s after the call. Pending deliveries of a type that it no longer lists are cancelled. Custom headers are dropped if the URL gets another origin, unless the same call gives `headers`.",
+    "Changes a webhook's URL, events, description or custom headers. Its secret and history stay. Pending deliveries go to the new URL; no request to the old one starts more than 2 s after the call. Pending deliveries of a type that it no longer lists are cancelled. Custom headers are dropped if the URL gets another origin, unless the same call gives `headers`.",
   input: z
     .strictObject({
       webhookId: WebhookId,
@@ -189,7 +189,7 @@ async function acceptUrl(env: Env, url: string): Promise<string> {
 const UPDATE_TRIES = 3;
 
 export const enableWebhook = operation({
-  about: `Re-enables a disabled subscription. With redeliverSince, each call examines up to ${REDELIVERY_EXAMINED_MAX} events. Call it until nextCursor is null, as the command in a terminal does.`,
+  about: `Re-enables a disabled webhook. With redeliverSince, each call examines up to ${REDELIVERY_EXAMINED_MAX} events. Call it until nextCursor is null, as the command in a terminal does.`,
   input: z.strictObject({
     webhookId: WebhookId,
     redeliverSince: RedeliverableSince.nullish().describe(
@@ -249,7 +249,7 @@ export const sendTestEvent = operation({
 });
 
 export const disableWebhook = operation({
-  about: "Disables a subscription and cancels its pending deliveries.",
+  about: "Disables a webhook and cancels its pending deliveries.",
   input: ofWebhook,
   output: Nothing,
   examples: [{ webhookId }],
@@ -267,8 +267,7 @@ export const disableWebhook = operation({
 });
 
 export const deleteWebhook = operation({
-  about:
-    "Deletes a subscription and cancels its pending deliveries. An unknown id is not an error.",
+  about: "Deletes a webhook and cancels its pending deliveries. An unknown id is not an error.",
   input: ofWebhook,
   output: Nothing,
   examples: [{ webhookId }],
@@ -285,7 +284,7 @@ export const deleteWebhook = operation({
 
 export const rotateWebhookSecret = operation({
   about:
-    "Rotates a subscription's secret; both secrets sign until the overlap ends. The new one is shown only once; requests of the next 2 s may lack its signature, and are retried if they are rejected.",
+    "Rotates a webhook's secret; both secrets sign until the overlap ends. The new one is shown only once; requests of the next 2 s may lack its signature, and are retried if they are rejected.",
   input: z.strictObject({
     webhookId: WebhookId,
     overlapSeconds: integer(0, SECRET_OVERLAP_SECONDS.max)

@@ -51,7 +51,7 @@ const AdminEmails = z
   .max(50)
   .nullish()
   .describe(
-    "administrators, who receive e-mails about subscriptions that fail, recover, are disabled or reject an event type; each is an address, or an address with the language of its e-mails, French by default",
+    "administrators, who receive e-mails about webhooks that fail, recover, are disabled or reject an event type; each is an address, or an address with the language of its e-mails, French by default",
   );
 
 export const createWorkspace = operation({
@@ -117,7 +117,7 @@ export const readWorkspace = operation({
 
 export const updateWorkspace = operation({
   about:
-    "Changes a workspace's name, administrators or subscription limit; omitted fields stay as they are.",
+    "Changes a workspace's name, administrators or webhook limit; omitted fields stay as they are.",
   input: z.strictObject({
     workspaceId: WorkspaceId,
     name: WorkspaceName.nullish(),
@@ -125,7 +125,7 @@ export const updateWorkspace = operation({
     // A lower limit removes no subscription; it only prevents new ones.
     webhooksMax: integer(1, AGREED_SUBSCRIPTIONS_MAX)
       .nullish()
-      .describe(`maximum subscriptions; ${SUBSCRIPTIONS_MAX} by default`),
+      .describe(`maximum webhooks; ${SUBSCRIPTIONS_MAX} by default`),
   }),
   output: Nothing,
   examples: [

@@ -12,7 +12,7 @@ type Registry = OpenAPIHono["openAPIRegistry"];
 
 const HEADERS: Record<string, string> = {
   [WEBHOOK_HEADER]:
-    "The `id` of the subscription. Use it to pick the secret if several subscriptions share a URL. This header is not covered by the signature.",
+    "The `id` of the webhook. Use it to pick the secret if several webhooks share a URL. This header is not covered by the signature.",
   "X-Service-Signature":
     "`t=<unix seconds>,v1=<hex>`: the HMAC-SHA256 of `{t}.{raw body}`, keyed with the whole secret, `whsec_` included. While a secret is being rotated, there are several `v1` (`t=…,v1=…,v1=…`) in any order. Accept the delivery if one of them is valid. Reject a `t` more than 5 minutes from your clock.",
   "webhook-id": "The `id` of the event, for Standard Webhooks libraries.",
@@ -85,7 +85,7 @@ export function registerCallback(registry: Registry): void {
   const post = {
     operationId: "onEvent",
     tags: ["Webhooks"],
-    summary: "An event that the subscription lists",
+    summary: "An event that the webhook lists",
     description: `One request for each event. \`type\` determines the shape of \`data\`. The headers are the same as for the webhooks below. ${HOW}`,
     security: [],
     requestBody: {

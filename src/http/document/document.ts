@@ -37,8 +37,7 @@ const TAGS = [
   },
   {
     name: "Webhooks",
-    description:
-      "Subscriptions to events. Events are sent to your endpoint, signed, as they happen.",
+    description: "Events are sent to your endpoint, signed, as they happen.",
   },
 ];
 

@@ -37,7 +37,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   subscription_limit_reached:
     "The workspace already has its maximum of `max` subscriptions. Delete one first.",
   idempotency_key_reused:
-    "The `Idempotency-Key` was sent with another body in the last 24 hours. Use a new one for each new subscription.",
+    "The `Idempotency-Key` was sent with another body in the last 24 hours. Use a new one for each new webhook.",
 };
 
 /** Whether the same request may succeed later, by code. */

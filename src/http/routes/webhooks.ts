@@ -49,7 +49,7 @@ export const WebhookCreation = z
         example: ["lead.created"],
       }),
   })
-  .openapi("WebhookCreation", { description: "The subscription to create." });
+  .openapi("WebhookCreation", { description: "The webhook to create." });
 
 export const IDEMPOTENCY_KEY = "idempotency-key";
 /** Length of an `Idempotency-Key`, in characters. */
@@ -67,7 +67,7 @@ export const CreationHeaders = z.object({
       maxLength: KEY_LENGTH.max,
       param: {
         description:
-          "A string of your choice, different for each new subscription: 1 to 255 visible ASCII characters. If you lose the response, send the same request with the same key within 24 hours to get the same subscription, with its secret.",
+          "A string of your choice, different for each new webhook: 1 to 255 visible ASCII characters. If you lose the response, send the same request with the same key within 24 hours to get the same webhook, with its secret.",
       },
     }),
 });
@@ -78,11 +78,11 @@ const WebhookWithSecret = z
     ...Webhook.shape,
     secret: z.string().openapi({
       description:
-        "The signing key of this subscription's deliveries. Store it now, because it is not shown again.",
+        "The signing key of this webhook's deliveries. Store it now, because it is not shown again.",
       example: SECRET,
     }),
   })
-  .openapi("WebhookWithSecret", { description: "A newly created subscription." });
+  .openapi("WebhookWithSecret", { description: "A newly created webhook." });
 
 export type WebhookWithSecret = z.infer<typeof WebhookWithSecret>;
 
@@ -93,11 +93,11 @@ webhookRoutes.openapi(
     operationId: "createWebhook",
     tags: ["Webhooks"],
     summary: "Subscribe to events",
-    description: `From then on, events of the types that you list are sent to your URL, signed with the \`secret\` in the response. Store it, because it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise. Without an \`Idempotency-Key\`, sending it twice creates two.`,
+    description: `From then on, events of the types that you list are sent to your URL, signed with the \`secret\` in the response. Store it, because it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} webhooks, unless agreed otherwise. Without an \`Idempotency-Key\`, sending it twice creates two.`,
     middleware: [served("webhooks"), jsonBody],
     request: { headers: CreationHeaders, body: body(WebhookCreation, CREATION) },
     responses: {
-      201: json(WebhookWithSecret, "The subscription, with its secret.", {
+      201: json(WebhookWithSecret, "The webhook, with its secret.", {
         ...WEBHOOK,
         secret: SECRET,
       }),
@@ -119,12 +119,12 @@ webhookRoutes.openapi(
     path: "/webhooks",
     operationId: "listWebhooks",
     tags: ["Webhooks"],
-    summary: "List the subscriptions of the workspace",
+    summary: "List the webhooks of the workspace",
     description: `${newestFirst("`created_at`")} Secrets are not included.`,
     middleware: [served("webhooks"), limitRowsInFlight],
     request: { query: PageQuery },
     responses: {
-      200: json(WebhookPage, "A page of subscriptions, newest first.", PAGES.webhooks),
+      200: json(WebhookPage, "A page of webhooks, newest first.", PAGES.webhooks),
       ...errors("InvalidQuery"),
     },
   }),
@@ -139,7 +139,7 @@ webhookRoutes.openapi(
 const WebhookParams = z.object({
   id: z.string().openapi({
     param: {
-      description: "The subscription's `id`, which starts with `whk_`.",
+      description: "The webhook's `id`, which starts with `whk_`.",
       example: WEBHOOK.id,
     },
   }),
@@ -151,12 +151,12 @@ webhookRoutes.openapi(
     path: "/webhooks/{id}",
     operationId: "deleteWebhook",
     tags: ["Webhooks"],
-    summary: "Remove a subscription",
-    description: `Pending deliveries are cancelled. A request may still start up to ${STOPS_WITHIN_MS / 1000} s later. Deleting the subscription again gives 404.`,
+    summary: "Remove a webhook",
+    description: `Pending deliveries are cancelled. A request may still start up to ${STOPS_WITHIN_MS / 1000} s later. Deleting the webhook again gives 404.`,
     middleware: served("webhooks"),
     request: { params: WebhookParams },
     responses: {
-      204: empty("The subscription is deleted."),
+      204: empty("The webhook is deleted."),
       ...errors("WebhookNotFound"),
     },
   }),

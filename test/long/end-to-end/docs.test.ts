@@ -290,7 +290,7 @@ test("sends what the form holds, a header too, and asks before it deletes", asyn
   const { id } = JSON.parse(await subscribe.locator(".result pre").innerText());
   expect(id).toBe(ids[0]);
 
-  const remove = article("Remove a subscription");
+  const remove = article("Remove a webhook");
   const result = remove.locator(".result");
   await remove.locator(".try > summary").click();
   await remove.getByLabel("id").fill(id);
