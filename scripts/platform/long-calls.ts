@@ -1,3 +1,4 @@
+import type { Redelivered } from "../../src/history/views.ts";
 import type { ExportItem } from "../../src/lifecycle/export.ts";
 import type { PlatformInput, PlatformOutput } from "../../src/platform/operations.ts";
 import { openSteps } from "../shared/command.ts";
@@ -94,9 +95,10 @@ export async function redeliverAll<M extends "redeliver" | "enableWebhook">(
   const step = openSteps();
   let { cursor = null } = input;
   let count = 0;
+  let output: Redelivered;
   try {
     do {
-      const output = await platform.call(method, { ...input, cursor } as PlatformInput<M>);
+      output = await platform.call(method, { ...input, cursor } as PlatformInput<M>);
       cursor = output.nextCursor;
       count += output.count;
       step(`${count.toLocaleString("en-US")} events are about to be sent`, 5_000);
@@ -108,5 +110,5 @@ export async function redeliverAll<M extends "redeliver" | "enableWebhook">(
   } finally {
     step("");
   }
-  return { count, nextCursor: null } as PlatformOutput<M>;
+  return { ...output, count } as PlatformOutput<M>;
 }

@@ -196,6 +196,12 @@ export type TestResult = z.infer<typeof TestResult>;
 export const Redelivered = z.object({
   count: z.int().describe("number of events that are scheduled"),
   nextCursor: z.string().nullable().describe("for the next call; null once all have been examined"),
+  notStored: z
+    .array(WebhookEvent)
+    .optional()
+    .describe(
+      "event types of which the range has no stored event, if one call has examined all of it: none was recorded, or no webhook of the workspace listed the type then, so they cannot be sent",
+    ),
 });
 export type Redelivered = z.infer<typeof Redelivered>;
 

@@ -163,7 +163,7 @@ export const redeliver = operation({
       states: several(RedeliveryState, RedeliveryState.options.length)
         .nullish()
         .describe(
-          "default: all; delivered: at least once; missed: recorded while the webhook was disabled or did not list the type, or its workspace had no access; retrying: failed, and due later, which is brought forward. Deliveries that are due or were never tried are sent anyway, and not counted",
+          "default: all; delivered: at least once; missed: stored while the webhook was disabled or did not list the type, or its workspace had no access (what no webhook of the workspace listed was never stored); retrying: failed, and due later, which is brought forward. Deliveries that are due or were never tried are sent anyway, and not counted",
         ),
       type: WebhookEvent.nullish().describe("of the range, only events of this type"),
       status: StatusFilter.nullish().describe(
@@ -208,13 +208,17 @@ export const redeliver = operation({
     const wanted = { ...(named ?? range), dryRun: dryRun === true };
     const requeued = await sendAgain(placement.db, webhookId, wanted, now);
     if (!requeued) throw inactiveWebhook();
-    const { count, next, queue } = requeued;
+    const { count, next, queue, notStored = [] } = requeued;
     if (count === 0) await call.noteChange?.(null);
     if (!wanted.dryRun)
       call.ctx.waitUntil(
         sendWakeUps(call.env, placement.database, [{ subscriptionId: webhookId, queue }]),
       );
-    return { count, nextCursor: next && encodeCursor("redelivery", next) };
+    return {
+      count,
+      nextCursor: next && encodeCursor("redelivery", next),
+      ...(notStored.length > 0 && { notStored }),
+    };
   },
 });
 

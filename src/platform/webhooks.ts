@@ -215,13 +215,17 @@ export const enableWebhook = operation({
       });
     const replayed = await enableAndReplay(placement.db, webhookId, since, now, after);
     if (!replayed) throw inactiveWebhook();
-    const { count, next, queue } = replayed;
+    const { count, next, queue, notStored = [] } = replayed;
     if (count === 0 && before.disabledAt === null) await call.noteChange?.(null);
     if (since !== null)
       call.ctx.waitUntil(
         sendWakeUps(call.env, placement.database, [{ subscriptionId: webhookId, queue }]),
       );
-    return { count, nextCursor: next && encodeCursor("redelivery", next) };
+    return {
+      count,
+      nextCursor: next && encodeCursor("redelivery", next),
+      ...(notStored.length > 0 && { notStored }),
+    };
   },
 });
 

@@ -65,6 +65,11 @@ export interface Replayed {
   next: Position | null;
   /** The queue for its wake-up message. */
   queue: QueueName;
+  /**
+   * Listed event types of which the range has no stored event, if one call has examined all of it. An event that no
+   * subscription of the workspace listed when it was recorded was never stored, so it is not among the missed ones.
+   */
+  notStored?: WebhookEvent[];
 }
 
 /**
@@ -224,14 +229,18 @@ async function replayRange(
   const last = candidates.at(-1);
   const isLast = candidates.length < REDELIVERY_EXAMINED_MAX || !last;
   const next = isLast ? null : { at: requestedAt, id: last.eventId };
-  if (dryRun) return { count: wanted.length, next, queue };
+  const isWhole = after == null && next === null && states.includes("missed");
+  const stored = new Set(candidates.map((candidate) => candidate.type));
+  const sought = subscription.events.filter((each) => !type || each === type);
+  const notStored = isWhole ? sought.filter((each) => !stored.has(each)) : [];
+  if (dryRun) return { count: wanted.length, next, queue, notStored };
   const scheduled = wanted.map((one) => toScheduled(one, stateOf(one) === "retrying"));
   const { count } = await commit(withoutRetries(db), {
     count: fillSlots(id, scheduled, PRIORITY.scheduled, slotAt),
     slots: takeSlots(id, "replaySlotsUntil", scheduled.length, now),
     wait: endWait(id, now),
   });
-  return { count, next, queue };
+  return { count, next, queue, notStored };
 }
 
 /**

@@ -258,11 +258,12 @@ export function findSubscription(
 
 /** Reads the subscription with this id, as a part of a transaction. The read throws like `findSubscription`. */
 export function knownSubscription(id: string, now: number) {
-  const { workspaceId, url, createdAt, sealedSecret, sealedHeaders, slow } = subscriptions;
+  const { workspaceId, url, events, createdAt, sealedSecret, sealedHeaders, slow } = subscriptions;
   const found = qb
     .select({
       workspaceId,
       url,
+      events,
       createdAt,
       sealedSecret,
       sealedHeaders,

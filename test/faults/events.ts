@@ -152,7 +152,7 @@ export const EVENTS: Fault[] = [
     ["replay/replay.ts", "(nextAttemptAt ?? 0) > slotAt", "true", "what is due is sent anyway, and not counted"],
     ["replay/replay.ts", "after && after.id > from ? after.id : from", "after ? after.id : from", "a cursor does not lead out of its range"],
     ["replay/replay.ts", "Math.min(after?.at ?? now, now)", "after?.at ?? now", "a range ends where it was first asked for"],
-    ["replay/replay.ts", "if (dryRun) return { count: wanted.length, next, lane };", "", "a dry run sends nothing"],
+    ["replay/replay.ts", "if (dryRun) return { count: wanted.length, next, queue, notStored };", "", "a dry run sends nothing"],
     ["replay/replay.ts", "requestedAt + laterMs + 1", "requestedAt + 1", "an event that is recorded while its subscription is being enabled is sent"],
     ["replay/replay.ts", "waits || ((attempts ?? 0) > 0 && priority !== PRIORITY.manual)", "waits", "sending now during an attempt is not lost"],
     ["replay/replay.ts", "NOT ${events.test} AND ${listsType(events.type)} AS isListed", "${listsType(events.type)} AS isListed", "a test event is sent to nobody again"],

@@ -394,7 +394,8 @@ export const en = {
     which: "Which ones",
     exhausted: "Failed for good: all attempts were used up",
     cancelled: "Cancelled: the webhook was disabled before they were sent",
-    missed: "Missed: recorded while the webhook was disabled or did not list their type",
+    missed:
+      "Missed: stored while the webhook was disabled or did not list their type. Events whose type no webhook listed were not stored",
     retrying: "Failing: waiting to be retried",
     submit: "Resend",
     submitCount: (n: number) => `Resend ${count(n, "delivery", "deliveries")}`,

@@ -380,7 +380,7 @@ export const fr: Texts = {
     exhausted: "Échecs définitifs : toutes les tentatives sont épuisées",
     cancelled: "Annulées : le webhook a été désactivé avant l’envoi",
     missed:
-      "Événements manqués : survenus alors que le webhook était désactivé ou n’incluait pas leur type",
+      "Événements manqués : survenus alors que le webhook était désactivé ou n’incluait pas leur type. Les événements dont aucun webhook n’incluait le type n’ont pas été conservés",
     retrying: "En échec : en attente d’un nouvel essai",
     scheduled: (n, time) => `À envoyer : ${n}. Événements parcourus jusqu’au ${time}.`,
     submit: "Renvoyer",

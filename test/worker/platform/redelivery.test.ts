@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { PRIORITY } from "../../../src/db/schema.ts";
-import { errorOf, Platform } from "../../support/api.ts";
+import { errorOf, leadReport, openWorkspace, Platform } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -139,4 +139,22 @@ describe("redeliver", () => {
     expect(await errorOf(unlisted)).toContain("eventIds[0]");
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
+});
+
+test("A replay names the types of which no event is stored, because no webhook listed them", async () => {
+  const { workspaceId, api } = await openWorkspace();
+  const since = isoTime(Date.now() - HOUR_MS);
+  const { id: webhookId } = await subscribe(workspaceId, { events: ["run.completed"] });
+  const record = (reference: string) =>
+    Platform.recordLeads({ workspaceId, leads: [leadReport(reference)] });
+  await record("1");
+  await Platform.updateWebhook({ webhookId, events: ["run.completed", "lead.created"] });
+  const replay = (more: object = {}) =>
+    Platform.redeliver({ webhookId, since, states: ["missed"], ...more });
+  const none = { count: 0, nextCursor: null };
+  expect(await replay()).toEqual({ ...none, notStored: ["run.completed", "lead.created"] });
+  expect(await replay({ type: "lead.created" })).toEqual({ ...none, notStored: ["lead.created"] });
+  await record("2");
+  expect(await replay({ type: "lead.created" })).toEqual(none);
+  expect((await api.get<{ data: object[] }>("/v1/leads")).body.data).toHaveLength(2);
 });
