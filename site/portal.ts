@@ -1,6 +1,10 @@
 import { readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { build } from "esbuild";
+import { buildDocument } from "../src/http/document/document.ts";
+import { listEventFields } from "./event-fields.ts";
+import { Document } from "./openapi.ts";
+import { ORIGIN } from "./origin.ts";
 
 /** The path under which the portal is served. */
 const FOLDER = "portal";
@@ -19,6 +23,9 @@ export async function buildPortal(root: string): Promise<Map<string, Buffer>> {
     target: "es2023",
     jsx: "automatic",
     jsxImportSource: "preact",
+    define: {
+      EVENT_FIELDS: JSON.stringify(listEventFields(new Document(buildDocument(ORIGIN)))),
+    },
     outdir: join(root, "dist/assets", FOLDER),
     entryNames: "[name].[hash]",
   });

@@ -15,6 +15,7 @@ import type {
 import type {
   ApiKeyView,
   WebhookChangeView,
+  WorkspaceChangeView,
   WorkspaceDetails,
 } from "../../src/workspaces/views.ts";
 import { readSession, refuse } from "./session.ts";
@@ -99,7 +100,7 @@ export const exchangeLink = (link: string) =>
   call<OpenedSession>("POST", "/session", undefined, { token: link });
 
 /** A webhook that was just created: nothing else shows its secret. */
-export interface NewWebhook {
+interface NewWebhook {
   id: string;
   url: string;
   secret: string;
@@ -120,8 +121,16 @@ export const listKeys = (cursor: string | null) =>
 
 export const readWebhook = (id: string) => call<WebhookDetails>("GET", webhook(id));
 
+/** A webhook to create. */
+export interface Creation {
+  url: string;
+  events: WebhookEvent[];
+  description?: string;
+  headers?: Record<string, string>;
+}
+
 /** Subscribes a URL: once, however often it is called with the same key. */
-export const createWebhook = (body: { url: string; events: WebhookEvent[] }, key: string) =>
+export const createWebhook = (body: Creation, key: string) =>
   call<NewWebhook>("POST", "/webhooks", body, { headers: { "Idempotency-Key": key } });
 
 export const deleteWebhook = (id: string) => call<null>("DELETE", webhook(id));
@@ -147,6 +156,9 @@ export const listChanges = (id: string, cursor: string | null) =>
     "GET",
     `${webhook(id)}/changes?cursor=${encodeURIComponent(cursor ?? "")}`,
   );
+
+export const listHistory = (cursor: string | null) =>
+  call<Page<WorkspaceChangeView>>("GET", `/changes?cursor=${encodeURIComponent(cursor ?? "")}`);
 
 export const disableWebhook = (id: string) => call<object>("POST", `${webhook(id)}/disable`, {});
 

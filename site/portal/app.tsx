@@ -3,9 +3,10 @@ import type { WorkspaceDetails as Workspace } from "../../src/workspaces/views.t
 import { countFailures, readWorkspace } from "./api.ts";
 import { platformName } from "./deployment.ts";
 import { formatTime, timeZone } from "./format.ts";
-import { forgetLoaded, useLoad } from "./load.ts";
+import { forgetLoaded, reloadAll, useLoad } from "./load.ts";
 import { Events } from "./pages/events.tsx";
 import { Failures } from "./pages/failures.tsx";
+import { WorkspaceHistory } from "./pages/history.tsx";
 import { Home } from "./pages/home.tsx";
 import { Subscribe } from "./pages/subscribe.tsx";
 import { Usage } from "./pages/usage.tsx";
@@ -15,12 +16,16 @@ import { Arrival, OfferDialog, RefusalDialog } from "./parts/arrival.tsx";
 import { useCurrentInView } from "./parts/current-in-view.ts";
 import { LoadState, NotFound } from "./parts/faults.tsx";
 import { setSite, usePageTitle } from "./parts/heading.tsx";
-import { failuresHref, parseRoute, type Route, usageHref } from "./route.ts";
+import { NewSecrets } from "./parts/secret.tsx";
+import { SessionWarning } from "./parts/session-warning.tsx";
+import { failuresHref, parseRoute, type Route, usageHref, workspaceHistoryHref } from "./route.ts";
 import {
+  hasStoredDraft,
   isReadOnly,
   readReturnUrl,
   readSession,
   readSessionEnd,
+  readWorkspaceId,
   resume,
   type SessionState,
   watchSession,
@@ -53,7 +58,7 @@ export function App({ icon }: { icon: string }) {
       </button>
       {state === "open" ? (
         <>
-          <Portal key={session.token} session={session} route={route} icon={icon} />
+          <Portal key={readWorkspaceId()} session={session} route={route} icon={icon} />
           {session.link && <Arrival link={session.link} isHidden />}
         </>
       ) : (
@@ -66,6 +71,7 @@ export function App({ icon }: { icon: string }) {
         </>
       )}
       <Announcements />
+      <NewSecrets />
     </>
   );
 }
@@ -73,6 +79,7 @@ export function App({ icon }: { icon: string }) {
 /** Explains why nothing is shown, and leads to the app, which opens the portal. */
 function Closed({ state }: { state: Exclude<SessionState, "open" | "opening" | "asking"> }) {
   const { title, text } = t.session[state];
+  const isKept = state === "ended" && hasStoredDraft();
   const app = readReturnUrl();
   setSite(PRODUCT);
   usePageTitle(title);
@@ -80,6 +87,7 @@ function Closed({ state }: { state: Exclude<SessionState, "open" | "opening" | "
     <div class="closed" role="alert">
       <h1>{title}</h1>
       <p class="lead">{text}</p>
+      {isKept && <p class="lead">{t.session.kept}</p>}
       <div class="buttons">
         {state === "withdrawn" && (
           <button type="button" onClick={resume}>
@@ -105,8 +113,9 @@ interface PortalProps {
 }
 
 function Portal({ session: { offer, refusal }, route, icon }: PortalProps) {
-  // Another session may be of another workspace.
+  // It belongs to the workspace that was open before.
   useState(forgetLoaded);
+  useSessionEnd();
   const loaded = useLoad(readWorkspace, "workspace", WORKSPACE_REFRESH_MS);
   const workspace = loaded.data;
   setSite(workspace ? `${workspace.name} – ${PRODUCT}` : PRODUCT);
@@ -114,6 +123,7 @@ function Portal({ session: { offer, refusal }, route, icon }: PortalProps) {
     <>
       <Bar icon={icon} workspace={workspace} route={route} />
       <main id="content" tabIndex={-1}>
+        <SessionWarning />
         {isReadOnly() && <p class="note read-only">{t.readOnly}</p>}
         {workspace ? <Place workspace={workspace} route={route} /> : <LoadState loaded={loaded} />}
       </main>
@@ -130,6 +140,15 @@ function Portal({ session: { offer, refusal }, route, icon }: PortalProps) {
   );
 }
 
+/** Asks the server when the session has ended, so that the page does not go on as if it were open. */
+function useSessionEnd(): void {
+  const end = readSessionEnd();
+  useEffect(() => {
+    const timer = setTimeout(reloadAll, Date.parse(end) - Date.now() + 1_000);
+    return () => clearTimeout(timer);
+  }, [end]);
+}
+
 function Place({ route, workspace }: { route: Route; workspace: Workspace }) {
   switch (route.page) {
     case "webhooks":
@@ -142,6 +161,8 @@ function Place({ route, workspace }: { route: Route; workspace: Workspace }) {
       return <Events workspace={workspace} />;
     case "failures":
       return <Failures query={route.query} workspace={workspace} />;
+    case "history":
+      return <WorkspaceHistory cursor={route.query.get("cursor")} />;
     case "usage":
       return <Usage cursor={route.query.get("cursor")} />;
     case "unknown":
@@ -181,6 +202,7 @@ function Bar(props: { icon: string; workspace?: Workspace | null; route?: Route 
           <FailuresLink isHere={route.page === "failures"} />
           {link("#/events", t.catalogue.title, route.page === "events")}
           {link(usageHref(null), t.usage, route.page === "usage")}
+          {link(workspaceHistoryHref(null), t.history.title, route.page === "history")}
           <a href="/docs" target="_blank" rel="noopener noreferrer" hreflang="en">
             {t.docs}
           </a>

@@ -67,6 +67,11 @@ export function formatDate(time: string | number): string {
   return date.format(new Date(time));
 }
 
+/** Formats the time of day to the minute, in the reader's time zone. */
+export function formatTimeOfDay(at: number): string {
+  return timeOfDay.format(at);
+}
+
 /** Formats the time of day of an hour of the API. */
 export function formatHour(time: string): string {
   return timeOfDay.format(new Date(time));

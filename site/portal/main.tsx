@@ -5,6 +5,7 @@ import { rememberPositions } from "./route.ts";
 import { openSession } from "./session.ts";
 import { language } from "./text.ts";
 import { readTheme } from "./theme.ts";
+import { keepTranslatable } from "./translatable.ts";
 
 const root = document.getElementById("portal");
 const icon = document.querySelector<HTMLLinkElement>("link[rel=icon]");
@@ -19,4 +20,5 @@ if (platformColor !== "") {
   icon.href = icon.href.replace(/%23[\da-f]{6}/i, encodeURIComponent(platformColor));
 }
 rememberPositions();
+keepTranslatable();
 render(<App icon={icon.href} />, root);

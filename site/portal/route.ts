@@ -6,7 +6,7 @@ export const TABS: readonly Tab[] = ["overview", "deliveries", "settings", "hist
 /** A place in the portal, named by the fragment of the address. */
 export type Route =
   | { page: "webhooks" | "subscribe" | "events" | "unknown" }
-  | { page: "failures" | "usage"; query: URLSearchParams }
+  | { page: "failures" | "usage" | "history"; query: URLSearchParams }
   | { page: "webhook"; id: string; tab: Tab; eventId: string | null; query: URLSearchParams };
 
 /** Parses a fragment such as `#/webhooks/whk_…/deliveries?state=retrying` to a place. */
@@ -20,7 +20,8 @@ export function parseRoute(fragment: string): Route {
   if (more.length > 0) return { page: "unknown" };
   if (first === "webhooks" && id !== undefined) return parseWebhook(id, tab, eventId, query);
   if (id !== undefined) return { page: "unknown" };
-  if (first === "failures" || first === "usage") return { page: first, query };
+  if (first === "failures" || first === "usage" || first === "history")
+    return { page: first, query };
   if (first === "webhooks" || first === "subscribe" || first === "events") return { page: first };
   return { page: "unknown" };
 }
@@ -57,6 +58,11 @@ function withQuery(path: string, query: Query): string {
 /** Returns the address of a page of keys. */
 export function usageHref(cursor: string | null): string {
   return withQuery("#/usage", { cursor });
+}
+
+/** Returns the address of a page of the workspace's history. */
+export function workspaceHistoryHref(cursor: string | null): string {
+  return withQuery("#/history", { cursor });
 }
 
 /** Returns the address of a page of failures, in one state or in any. */
@@ -99,8 +105,8 @@ export function rememberPositions(): void {
     const before = savedPosition();
     if (before !== scrollY) history.replaceState({ y: scrollY }, "");
   };
+  // Not everywhere: a click saves the position, too, before its link is followed.
   addEventListener("scrollend", save);
-  // This is for browsers that do not support `scrollend`. A link is followed afterwards.
   addEventListener("click", save, { capture: true });
 }
 

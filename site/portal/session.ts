@@ -1,5 +1,6 @@
 import type { OpenedSession } from "../../src/contract/portal-token.ts";
 import { PORTAL_TOKEN, readPortalToken } from "../../src/contract/portal-token.ts";
+import { readDraft, resumeDraft, storeDraft } from "./drafts.ts";
 import { askOtherTabs, offerToOtherTabs, tellOtherTabs } from "./tabs.ts";
 
 /**
@@ -19,6 +20,13 @@ const APP_STORED_AS = "portal-app";
 const PLACE_STORED_AS = "portal-place";
 /** How long a place is remembered: enough to sign in to the app. */
 const PLACE_MS = 15 * 60_000;
+
+/** A place that is remembered. */
+interface Place {
+  hash: string;
+  workspaceId: string | null;
+  until: number;
+}
 
 /** The state of the session, which decides what the reader sees. */
 export type SessionState =
@@ -66,15 +74,23 @@ async function findSession(): Promise<void> {
   const found = await askOtherTabs();
   if (view.state !== "asking") return;
   if (found !== null) return begin(found);
-  rememberPlace();
+  rememberPlace(null);
   show({ state: "missing" });
 }
 
-/** Takes a session that was opened in another tab, if this one has none or it has ended. */
+/** Takes a session that was opened in another tab, if this one has none, it has ended, or it would end before. */
 function adopt(token: string): void {
   const isWaiting = ["missing", "outdated", "ended"].includes(view.state);
   const isOther = formerWorkspace !== null && formerWorkspace !== workspaceOf(token);
-  if (isWaiting && !isOther) begin(token);
+  if ((isWaiting && !isOther) || (view.state === "open" && isRenewal(token))) begin(token);
+}
+
+/** Whether a token is that of the same person's session in the same workspace, and ends later. */
+function isRenewal(token: string): boolean {
+  const [present, next] = [readGrant(view.token), readGrant(token)];
+  if (!present || !next || next.endsAt <= present.endsAt) return false;
+  const { workspaceId, actor, readOnly } = present;
+  return next.workspaceId === workspaceId && next.actor === actor && next.readOnly === readOnly;
 }
 
 /**
@@ -146,10 +162,12 @@ function refuseLink(refusal: Refusal): void {
 
 function refuseSession(refusal: Refusal): void {
   const isOver = refusal === "expired";
-  if (isOver) {
-    formerWorkspace = workspaceOf(view.token);
+  const workspaceId = workspaceOf(view.token);
+  if (isOver && workspaceId !== null) {
+    formerWorkspace = workspaceId;
     store(null);
-    rememberPlace();
+    rememberPlace(workspaceId);
+    storeDraft(workspaceId);
   }
   const token = isOver ? null : view.token;
   if (view.offer) acceptOffer();
@@ -167,6 +185,7 @@ function begin(token: string): void {
   const returnUrl = readGrant(token)?.returnUrl;
   if (returnUrl) withStorage("local", (storage) => storage.setItem(APP_STORED_AS, returnUrl));
   withStorage("local", (storage) => storage.removeItem(PLACE_STORED_AS));
+  if (view.state !== "open") resumeDraft(workspaceOf(token));
   formerWorkspace = null;
   show({ state: "open", token, link: null, offer: null, refusal: null });
 }
@@ -192,24 +211,35 @@ function withStorage<T>(which: "session" | "local", use: (storage: Storage) => T
   }
 }
 
-/** Remembers the place that the reader wants to see, such as the link of an e-mail, until they have signed in. */
-function rememberPlace(): void {
+/**
+ * Remembers the place that the reader wants to see, such as the link of an e-mail, until they have signed in.
+ *
+ * @param workspaceId its workspace; null if that is not known.
+ */
+function rememberPlace(workspaceId: string | null): void {
   const { hash } = location;
   if (!hash.startsWith("#/webhooks/")) return;
-  const place = JSON.stringify({ hash, until: Date.now() + PLACE_MS });
+  const place = JSON.stringify({ hash, workspaceId, until: Date.now() + PLACE_MS });
   withStorage("local", (storage) => storage.setItem(PLACE_STORED_AS, place));
 }
 
-/** Returns the remembered place, and forgets it. Only a link needs it, because any other address is a place itself. */
+/**
+ * Returns the place of the draft that this tab has stored, or the remembered one, and forgets that. Only a link needs it,
+ * because any other address is a place itself.
+ */
 function takePlace(): string | null {
-  if (!PORTAL_TOKEN.test(location.hash.slice(1))) return null;
+  const link = location.hash.slice(1);
+  if (!PORTAL_TOKEN.test(link)) return null;
   const stored = withStorage("local", (storage) => {
     const text = storage.getItem(PLACE_STORED_AS);
     storage.removeItem(PLACE_STORED_AS);
     return text;
   });
-  const place = JSON.parse(stored ?? "null") as { hash: string; until: number } | null;
-  return place !== null && Date.now() < place.until ? place.hash : null;
+  const draft = readDraft(workspaceOf(link));
+  if (draft) return draft.place;
+  const place = JSON.parse(stored ?? "null") as Place | null;
+  const isOther = place?.workspaceId != null && place.workspaceId !== workspaceOf(link);
+  return place !== null && Date.now() < place.until && !isOther ? place.hash : null;
 }
 
 /** Reads the grant in the token of the session; null without a session. */
@@ -221,9 +251,19 @@ function workspaceOf(token: string | null): string | null {
   return readGrant(token)?.workspaceId ?? null;
 }
 
+/** Returns the workspace of the session; null without one. */
+export function readWorkspaceId(): string | null {
+  return workspaceOf(view.token);
+}
+
 /** Returns when the session ends, in ISO 8601. */
 export function readSessionEnd(): string {
   return new Date(readGrant(view.token)?.endsAt ?? 0).toISOString();
+}
+
+/** Whether a form is stored that was edited when the session ended. */
+export function hasStoredDraft(): boolean {
+  return readDraft(formerWorkspace) !== null;
 }
 
 /** Whether the session may change nothing. */

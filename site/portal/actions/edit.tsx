@@ -1,9 +1,9 @@
 import { useState } from "preact/hooks";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import { DESCRIPTION_MAX_LENGTH } from "../../../src/contract/limits.ts";
 import type { WebhookDetails } from "../../../src/history/views.ts";
 import { type Changes, updateWebhook } from "../api.ts";
 import { reloadAll } from "../load.ts";
+import { DescriptionField } from "../parts/description-field.tsx";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
 import { TypeFields } from "../parts/type-fields.tsx";
 import { UrlField } from "../parts/url-field.tsx";
@@ -12,10 +12,12 @@ import { t } from "../text.ts";
 interface Props extends AboutWebhook {
   /** The event types that may be subscribed to. */
   types: readonly WebhookEvent[];
+  /** The name of the form. */
+  draft: string;
 }
 
 /** Changes the description, the URL and the event types of a webhook. */
-export function EditDialog({ webhook, types, onClose }: Props) {
+export function EditDialog({ webhook, types, draft, onClose }: Props) {
   // The values when the dialog was opened are kept, because the page behind it goes on refreshing.
   const [before] = useState(webhook);
   const [fault, setFault] = useState<string>();
@@ -35,19 +37,10 @@ export function EditDialog({ webhook, types, onClose }: Props) {
       : t.edit.headersDropped(headersDropped.join(", "));
   };
   return (
-    <FormDialog texts={t.edit} field="url" act={save} onClose={onClose}>
+    <FormDialog texts={t.edit} field="url" draft={draft} act={save} onClose={onClose}>
       {(urlFault) => (
         <>
-          <label class="field">
-            {t.edit.description}
-            <input
-              name="description"
-              maxLength={DESCRIPTION_MAX_LENGTH}
-              autocomplete="off"
-              defaultValue={before.description ?? ""}
-            />
-            <small>{t.edit.descriptionHint}</small>
-          </label>
+          <DescriptionField description={before.description} />
           <UrlField url={before.url} fault={urlFault} />
           <TypeFields types={types} chosen={before.events} fault={fault} />
           <p class="hint">{t.edit.text}</p>

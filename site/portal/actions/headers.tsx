@@ -23,7 +23,12 @@ export function Headers({ webhook }: { webhook: WebhookDetails }) {
               <span class="mono">{name}</span> <span class="hint">••••••••</span>
               {mayChange && (
                 <span class="buttons">
-                  <DialogButton class="quiet" label={t.headers.replace} about={name}>
+                  <DialogButton
+                    class="quiet"
+                    label={t.headers.replace}
+                    about={name}
+                    draft={draftOf(name)}
+                  >
                     {(onClose) => <HeaderDialog webhook={webhook} name={name} onClose={onClose} />}
                   </DialogButton>
                   <DialogButton class="quiet" label={t.headers.remove} about={name}>
@@ -38,13 +43,18 @@ export function Headers({ webhook }: { webhook: WebhookDetails }) {
         </ul>
       )}
       {mayChange && headers.length < HEADERS_MAX && (
-        <DialogButton label={t.headers.button}>
+        <DialogButton label={t.headers.button} draft={draftOf()}>
           {(onClose) => <HeaderDialog webhook={webhook} onClose={onClose} />}
         </DialogButton>
       )}
       {headers.length >= HEADERS_MAX && <p class="hint">{t.headers.full(HEADERS_MAX)}</p>}
     </>
   );
+}
+
+/** The name of the form that adds a header, or replaces the value of one. */
+function draftOf(name = ""): string {
+  return `header ${name}`;
 }
 
 interface HeaderProps {
@@ -69,7 +79,7 @@ function HeaderDialog({ webhook, name, onClose }: HeaderProps) {
   };
   const texts = name === undefined ? t.headers.add : t.headers.change;
   return (
-    <FormDialog texts={texts} field="setHeaders" act={save} onClose={onClose}>
+    <FormDialog texts={texts} field="setHeaders" draft={draftOf(name)} act={save} onClose={onClose}>
       {(refused) => {
         const fault = missing ?? (refused && t.headers.refused);
         return (

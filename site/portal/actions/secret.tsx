@@ -1,13 +1,13 @@
-import { useState } from "preact/hooks";
-import type { NewSecret, WebhookView as Webhook } from "../../../src/history/views.ts";
+import type { WebhookView as Webhook } from "../../../src/history/views.ts";
 import type { Fault } from "../api.ts";
 import { renewSecret } from "../api.ts";
 import { formatTime } from "../format.ts";
-import { useAction } from "../load.ts";
+import { reloadAll } from "../load.ts";
 import { Dialog } from "../parts/dialog.tsx";
-import { DialogForm } from "../parts/dialog-form.tsx";
-import { Secret } from "../parts/secret.tsx";
+import { DialogForm, useOutlivingAction } from "../parts/dialog-form.tsx";
+import { showSecret } from "../parts/secret.tsx";
 import { t } from "../text.ts";
+import { nameOf } from "../webhook.ts";
 
 /** How long the previous secret may sign alongside the new one, in seconds. */
 const OVERLAPS = [
@@ -17,63 +17,57 @@ const OVERLAPS = [
   ["week", 604_800],
 ] as const;
 
-/** Creates a new secret and shows it once. */
+/** Creates a new secret, which is then shown once, even if the reader has closed this dialog meanwhile. */
 export function SecretDialog({ webhook, onClose }: { webhook: Webhook; onClose(): void }) {
-  const action = useAction();
-  const [made, setMade] = useState<NewSecret | null>(null);
+  const action = useOutlivingAction();
+  const renew = async (overlapSeconds: number, close: () => void) => {
+    const { secret, overlapEndsAt } = await renewSecret(webhook.webhookId, overlapSeconds);
+    const until = overlapEndsAt ? t.endOverlap.until(formatTime(overlapEndsAt)) : t.secret.ended;
+    const about = [...(action.isGone() ? [t.secret.late(nameOf(webhook))] : []), until];
+    close();
+    showSecret({ title: t.secret.doneTitle, about, secret, stored: t.secret.stored });
+    reloadAll();
+  };
+  const explained = explain(action.fault);
   return (
-    <Dialog title={t.secret.title} isHeld={made !== null} onClose={onClose}>
-      {(close) =>
-        made ? (
-          <>
-            <p>
-              {made.overlapEndsAt
-                ? t.endOverlap.until(formatTime(made.overlapEndsAt))
-                : t.secret.ended}
-            </p>
-            <Secret secret={made.secret} stored={t.secret.stored} onStored={close} />
-          </>
-        ) : (
-          <DialogForm
-            action={action}
-            close={close}
-            submit={t.secret.submit}
-            fault={
-              isTooMany(action.fault) && (
-                <p class="note bad" role="alert">
-                  {t.secret.tooMany}
-                </p>
-              )
-            }
-            onSubmit={(form) =>
-              void action.run(async () =>
-                setMade(await renewSecret(webhook.webhookId, Number(form.get("overlap")))),
-              )
-            }
-          >
-            <p>{t.secret.text}</p>
-            <fieldset>
-              <legend>{t.secret.overlap}</legend>
-              {OVERLAPS.map(([name, seconds]) => (
-                <label class="check" key={name}>
-                  <input
-                    type="radio"
-                    name="overlap"
-                    value={seconds}
-                    defaultChecked={name === "day"}
-                  />
-                  {t.secret.overlaps[name]}
-                </label>
-              ))}
-            </fieldset>
-          </DialogForm>
-        )
-      }
+    <Dialog title={t.secret.title} onClose={onClose}>
+      {(close) => (
+        <DialogForm
+          action={action}
+          close={close}
+          submit={t.secret.submit}
+          fault={
+            explained && (
+              <p class="note bad" role="alert">
+                {explained}
+              </p>
+            )
+          }
+          onSubmit={(form) => void action.run(() => renew(Number(form.get("overlap")), close))}
+        >
+          <p>{t.secret.text}</p>
+          <fieldset>
+            <legend>{t.secret.overlap}</legend>
+            {OVERLAPS.map(([name, seconds]) => (
+              <label class="check" key={name}>
+                <input
+                  type="radio"
+                  name="overlap"
+                  value={seconds}
+                  defaultChecked={name === "day"}
+                />
+                {t.secret.overlaps[name]}
+              </label>
+            ))}
+          </fieldset>
+        </DialogForm>
+      )}
     </Dialog>
   );
 }
 
-/** Whether too many earlier secrets would sign alongside the new one. */
-function isTooMany(fault: Fault | null): boolean {
-  return fault?.body?.details.parameter === "webhookId";
+/** Explains a fault that needs more than the usual words: too many earlier secrets would sign, or the new one is lost. */
+function explain(fault: Fault | null): string | null {
+  if (fault?.body?.details.parameter === "webhookId") return t.secret.tooMany;
+  return fault && fault.status === null ? t.secret.lost : null;
 }

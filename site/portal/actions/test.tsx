@@ -38,7 +38,7 @@ export function TestDialog(props: { webhook: Webhook; onClose(): void }) {
             <select name="type">
               {webhook.events.map((type) => (
                 <option key={type} value={type}>
-                  {t.types[type]} ({type})
+                  {t.types[type]}
                 </option>
               ))}
             </select>

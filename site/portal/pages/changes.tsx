@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import type { WebhookDetails } from "../../../src/history/views.ts";
 import type { WebhookChangeView as Change } from "../../../src/workspaces/views.ts";
 import { listChanges } from "../api.ts";
@@ -49,16 +50,24 @@ export function Changes({ webhook, cursor }: Props) {
   );
 }
 
-function Entry({ of: change }: { of: Change }) {
-  const { at, method, actor, via, result } = change;
+interface EntryProps {
+  of: Change;
+  /** The webhook, where changes of several are listed. */
+  children?: ComponentChildren;
+}
+
+/** Shows a change with who made it, where and when. */
+export function Entry({ of: change, children }: EntryProps) {
+  const { at, method, actor, key, via, result } = change;
   return (
     <li>
       <p>
         <b>{describe(change)}</b>
+        {children}
         {result !== "ok" && <span class="fault"> {t.changes.failed}</span>}
       </p>
       <p class="small">
-        {formatExactTime(at)} · {actor ?? t.changes.someone} · {t.changes.via(viaOf(via))}
+        {formatExactTime(at)} · {actor ?? key ?? t.changes.someone} · {t.changes.via[viaOf(via)]}
       </p>
       {method === "updateWebhook" && <Differences of={change} />}
     </li>
@@ -71,9 +80,10 @@ function describe({ method }: Change): string {
   return done[method] ?? method;
 }
 
-/** Returns where a change was made: in the portal, or by the app through the Platform API. */
-function viaOf(via: string): "portal" | "app" {
-  return via === "portal" ? "portal" : "app";
+/** Returns where a change was made: in the portal, with an API key, or by the app through the Platform API. */
+function viaOf(via: string): "portal" | "api" | "app" {
+  if (via === "portal") return "portal";
+  return via.startsWith("api:") ? "api" : "app";
 }
 
 type Field = keyof NonNullable<Change["before"]>;

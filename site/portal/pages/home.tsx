@@ -13,11 +13,12 @@ import { useLoad } from "../load.ts";
 import { Ago, Empty, Health } from "../parts/basics.tsx";
 import { LoadState } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
+import { Name } from "../parts/name.tsx";
 import { Sparkline } from "../parts/sparkline.tsx";
 import { webhookHref } from "../route.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
-import { isTroubled, nameOf, shortUrl, sortByHealth } from "../webhook.ts";
+import { isTroubled, shortUrl, sortByHealth } from "../webhook.ts";
 
 /** Shows whether all is well, and every webhook with its health, the ones in trouble first. */
 export function Home({ workspace }: { workspace: Workspace }) {
@@ -59,10 +60,7 @@ function SubscribeLink({ isPrimary }: { isPrimary: boolean }) {
   );
 }
 
-/** Maximum number of webhooks that the verdict names. */
-const NAMED_MAX = 3;
-
-/** Says in one sentence whether all is well. */
+/** Says in one sentence whether all is well. The list begins with the webhooks that it is about. */
 function Verdict({ webhooks }: { webhooks: WebhookView[] }) {
   if (webhooks.length === 0) return <Heading title={t.webhooks}>{t.webhooks}</Heading>;
   const troubled = webhooks.filter(isTroubled);
@@ -80,10 +78,8 @@ function Verdict({ webhooks }: { webhooks: WebhookView[] }) {
 }
 
 function describeTrouble(troubled: WebhookView[], all: number): string {
-  const named = sortByHealth(troubled).slice(0, NAMED_MAX).map(nameOf);
-  const names = t.home.names(named.join(", "), troubled.length - named.length);
   const areFailing = troubled.every(({ state }) => state === "failing");
-  return (areFailing ? t.home.failing : t.home.troubled)(troubled.length, all, names);
+  return (areFailing ? t.home.failing : t.home.troubled)(troubled.length, all);
 }
 
 function Table({ webhooks }: { webhooks: WebhookView[] }) {
@@ -112,7 +108,9 @@ function Row({ webhook }: { webhook: WebhookView }) {
   return (
     <tr class="linked">
       <th scope="row">
-        <a href={webhookHref(webhookId)}>{nameOf(webhook)}</a>
+        <a href={webhookHref(webhookId)}>
+          <Name of={webhook} />
+        </a>
         {description && <span class="mono small">{shortUrl(url)}</span>}
         <span class="small">{events.map((type) => t.types[type] ?? type).join(" · ")}</span>
       </th>

@@ -32,8 +32,10 @@ export function Settings({ webhook, types }: Props) {
       <Setting title={t.settings.endpoint} text={t.settings.endpointText}>
         <Endpoint webhook={webhook} />
         {mayChange && (
-          <DialogButton label={t.edit.button}>
-            {(onClose) => <EditDialog webhook={webhook} types={types} onClose={onClose} />}
+          <DialogButton label={t.edit.button} draft="settings">
+            {(onClose) => (
+              <EditDialog webhook={webhook} types={types} draft="settings" onClose={onClose} />
+            )}
           </DialogButton>
         )}
       </Setting>

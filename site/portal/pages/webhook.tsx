@@ -8,13 +8,15 @@ import { RemoveDialog } from "../actions/remove.tsx";
 import { SecretDialog } from "../actions/secret.tsx";
 import { TestDialog } from "../actions/test.tsx";
 import { readWebhook } from "../api.ts";
+import { hasDraft } from "../drafts.ts";
 import { formatNumber } from "../format.ts";
 import { useLoad } from "../load.ts";
 import { Copy, Health } from "../parts/basics.tsx";
 import { useCurrentInView } from "../parts/current-in-view.ts";
-import { LoadState } from "../parts/faults.tsx";
+import { LoadState, NotHere } from "../parts/faults.tsx";
 import { Heading, usePageTitle } from "../parts/heading.tsx";
 import { Menu } from "../parts/menu.tsx";
+import { Name } from "../parts/name.tsx";
 import { savedPosition, TABS, type Tab, webhookHref } from "../route.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
@@ -39,7 +41,7 @@ export function Webhook({ id, tab, eventId, query, workspace }: Props) {
   const loaded = useLoad(() => readWebhook(id), `webhook ${id}`);
   const webhook = loaded.data;
   useScrollPosition(tab, eventId);
-  if (loaded.fault?.status === 404) return <LoadState loaded={loaded} />;
+  if (loaded.fault?.status === 404) return <NotHere workspace={workspace.name} />;
   return (
     <>
       <p class="crumb">
@@ -89,7 +91,9 @@ function Head({ webhook, tab, workspace }: Omit<TabsProps, never> & { workspace:
     <div class="head">
       <div>
         <div class="titled">
-          <Heading title={name}>{name}</Heading>
+          <Heading title={name}>
+            <Name of={webhook} />
+          </Heading>
           <Health webhook={webhook} />
         </div>
         <p class="address">
@@ -142,7 +146,7 @@ type DialogName = "test" | "edit" | "resend" | "secret" | "disable" | "remove";
 
 /** The two most frequent actions, and a menu of the others. */
 function Actions({ webhook, types }: { webhook: WebhookDetails; types: Workspace["events"] }) {
-  const [open, setOpen] = useState<DialogName | null>(null);
+  const [open, setOpen] = useState<DialogName | null>(() => (hasDraft("edit") ? "edit" : null));
   const onClose = () => setOpen(null);
   const isDisabled = webhook.state === "disabled";
   const item = (label: string, name: DialogName, isDangerous = false) => ({
@@ -167,7 +171,9 @@ function Actions({ webhook, types }: { webhook: WebhookDetails; types: Workspace
         ]}
       />
       {open === "test" && <TestDialog webhook={webhook} onClose={onClose} />}
-      {open === "edit" && <EditDialog webhook={webhook} types={types} onClose={onClose} />}
+      {open === "edit" && (
+        <EditDialog webhook={webhook} types={types} draft="edit" onClose={onClose} />
+      )}
       {open === "resend" && <RedeliverDialog webhook={webhook} onClose={onClose} />}
       {open === "secret" && <SecretDialog webhook={webhook} onClose={onClose} />}
       {open === "disable" && <DisableDialog webhook={webhook} onClose={onClose} />}

@@ -1,11 +1,13 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { WebhookDetails as Webhook } from "../../../src/history/views.ts";
+import { Fault } from "../api.ts";
+import { useDraft } from "../drafts.ts";
 import { type Action, useAction } from "../load.ts";
 import { t } from "../text.ts";
 import { announce } from "./announce.tsx";
 import { Dialog } from "./dialog.tsx";
-import { ActionFault, faultOf } from "./faults.tsx";
+import { ActionFault, describeFault, faultOf } from "./faults.tsx";
 
 interface Props {
   action: Action;
@@ -13,6 +15,8 @@ interface Props {
   submit: string;
   /** The label of the close button. */
   cancel?: string;
+  /** The name of the form, if edits of it are not to be lost. */
+  draft?: string;
   isDangerous?: boolean;
   isIncomplete?: boolean;
   /** Shown instead of the action's own fault. */
@@ -27,12 +31,13 @@ interface Props {
 /** Shows a form in a dialog. It performs one action, explains why it failed, and can be closed. */
 export function DialogForm(props: Props) {
   const { action, isDangerous = false, isIncomplete = false } = props;
-  const form = useRef<HTMLFormElement>(null);
+  const form = useDraft(props.draft);
   const change = () => form.current && props.onChange?.(new FormData(form.current));
   useEffect(() => void change(), []);
   return (
     <form
       ref={form}
+      data-draft={props.draft}
       noValidate
       // After the fields have changed: a choice may add another field.
       onInput={() => setTimeout(change)}
@@ -62,13 +67,36 @@ export function DialogForm(props: Props) {
   );
 }
 
+/**
+ * An action that a form requests. If the form is gone when the action fails, the reason is announced. `isGone` tells
+ * whether it is.
+ */
+export function useOutlivingAction(): Action & { isGone(): boolean } {
+  const action = useAction();
+  const isGone = useRef(false);
+  useEffect(
+    () => () => {
+      isGone.current = true;
+    },
+    [],
+  );
+  const run = (work: () => Promise<void>) =>
+    action.run(() =>
+      work().catch((error) => {
+        if (isGone.current && error instanceof Fault) announce(describeFault(error));
+        throw error;
+      }),
+    );
+  return { ...action, run, isGone: () => isGone.current };
+}
+
 /** The props of a dialog about a webhook. */
 export interface AboutWebhook {
   webhook: Webhook;
   onClose(): void;
 }
 
-interface FormDialogProps extends Pick<Props, "isDangerous" | "isIncomplete"> {
+interface FormDialogProps extends Pick<Props, "draft" | "isDangerous" | "isIncomplete"> {
   texts: { title: string; submit: string };
   /** The name of the field that shows its own fault. */
   field?: string;
@@ -82,7 +110,7 @@ interface FormDialogProps extends Pick<Props, "isDangerous" | "isIncomplete"> {
 /** A dialog with a form, which closes once that is done. */
 export function FormDialog(props: FormDialogProps) {
   const { texts, field = "", act, onClose, children, ...form } = props;
-  const action = useAction();
+  const action = useOutlivingAction();
   const fault = faultOf(action.fault, field);
   return (
     <Dialog title={texts.title} onClose={onClose}>

@@ -1,5 +1,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { findEdited, hasDraft } from "../drafts.ts";
+import { t } from "../text.ts";
+import { SessionWarning } from "./session-warning.tsx";
 
 interface DialogProps {
   title: string;
@@ -9,24 +12,66 @@ interface DialogProps {
   children: (close: () => void) => ComponentChildren;
 }
 
-/** A modal dialog; when closed, it returns the focus to what opened it. */
+/**
+ * A modal dialog; when closed, it returns the focus to what opened it. Escape, or the gesture to go back, closes it,
+ * but asks first if that would discard what the reader has typed.
+ */
 export function Dialog({ title, isHeld = false, onClose, children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
+  const [isAsking, setAsking] = useState(false);
   const titleId = useId();
   useEffect(() => dialog.current?.showModal(), []);
+  const close = () => dialog.current?.close();
+  const dismiss = (event: Event) => {
+    // It may be that of a dialog within this one.
+    if ((event.target as Element).closest("dialog") !== dialog.current) return;
+    if (!isHeld && !(dialog.current && findEdited(dialog.current))) return;
+    event.preventDefault();
+    if (!isHeld) setAsking(!isAsking);
+  };
   return (
     <dialog
       ref={dialog}
       aria-labelledby={titleId}
+      // Not everywhere: the two listeners do the same, except that a browser may close it at the second gesture.
       closedby={isHeld ? "none" : "closerequest"}
-      // For browsers that do not support `closedby`.
-      onKeyDown={(event) => isHeld && event.key === "Escape" && event.preventDefault()}
-      onCancel={(event) => isHeld && event.preventDefault()}
+      onKeyDown={(event) => event.key === "Escape" && dismiss(event)}
+      onCancel={dismiss}
       onClose={onClose}
     >
       <h2 id={titleId}>{title}</h2>
-      {children(() => dialog.current?.close())}
+      <SessionWarning />
+      {children(close)}
+      {isAsking && <Discard onKeep={() => setAsking(false)} onDiscard={close} />}
     </dialog>
+  );
+}
+
+interface DiscardProps {
+  onKeep(): void;
+  onDiscard(): void;
+}
+
+/** Asks whether to discard what the reader has typed. Keeping it returns the focus to where it was. */
+function Discard({ onKeep, onDiscard }: DiscardProps) {
+  const keep = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    const before = document.activeElement;
+    keep.current?.focus();
+    return () => before instanceof HTMLElement && before.focus();
+  }, []);
+  return (
+    <div class="note warn discard" role="alert">
+      <p>{t.discard.title}</p>
+      <div class="buttons">
+        <button ref={keep} type="button" onClick={onKeep}>
+          {t.discard.keep}
+        </button>
+        <button type="button" class="danger" onClick={onDiscard}>
+          {t.discard.submit}
+        </button>
+      </div>
+    </div>
   );
 }
 
@@ -36,9 +81,11 @@ export function DialogButton(props: {
   /** The subject of the dialog, for readers who do not see the row of the button. */
   about?: string;
   class?: string;
+  /** The name of the dialog's form, which is shown again after a session has ended. */
+  draft?: string;
   children: (close: () => void) => ComponentChildren;
 }) {
-  const [isOpen, setOpen] = useState(false);
+  const [isOpen, setOpen] = useState(() => props.draft !== undefined && hasDraft(props.draft));
   const button = useRef<HTMLButtonElement>(null);
   // An action may remove the button that offered it. The heading takes the focus over, before the button is gone.
   useLayoutEffect(

@@ -1,12 +1,14 @@
+import type { ComponentChildren } from "preact";
 import type { Fault } from "../api.ts";
 import type { Loaded } from "../load.ts";
+import { workspaceHistoryHref } from "../route.ts";
 import { t } from "../text.ts";
 import { Empty, Loading } from "./basics.tsx";
 
 type Texts = Partial<Record<string, string>>;
 
 /** Describes why a call failed, in a sentence. */
-function describeFault({ status, body, retryAfterSeconds }: Fault): string {
+export function describeFault({ status, body, retryAfterSeconds }: Fault): string {
   if (status === null) return t.faults.offline;
   if (retryAfterSeconds !== null) return t.faults.waitBefore(retryAfterSeconds);
   const { reasons, errors }: { reasons: Texts; errors: Texts } = t;
@@ -65,11 +67,29 @@ export function LoadState({ loaded }: { loaded: Loaded<unknown> }) {
 
 /** Shown where nothing exists, with a way back. */
 export function NotFound() {
+  return <Missing title={t.faults.notFound} text={t.faults.notFoundText} />;
+}
+
+/** Shown for a webhook that the workspace does not have. The link of an e-mail may be about another workspace. */
+export function NotHere({ workspace }: { workspace: string }) {
   return (
-    <Empty title={t.faults.notFound} text={t.faults.notFoundText}>
-      <a class="button" href="#/webhooks">
-        {t.faults.toWebhooks}
+    <Missing title={t.faults.notHere(workspace)} text={t.faults.notHereText(workspace)}>
+      <a class="button" href={workspaceHistoryHref(null)}>
+        {t.faults.toHistory}
       </a>
+    </Missing>
+  );
+}
+
+function Missing(props: { title: string; text: string; children?: ComponentChildren }) {
+  return (
+    <Empty title={props.title} text={props.text}>
+      <div class="buttons">
+        <a class="button" href="#/webhooks">
+          {t.faults.toWebhooks}
+        </a>
+        {props.children}
+      </div>
     </Empty>
   );
 }

@@ -1,68 +1,96 @@
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { t } from "../text.ts";
 import { Copy } from "./basics.tsx";
+import { Dialog } from "./dialog.tsx";
 
-interface Props {
+/** A secret that the server has just created, and that nothing else shows. */
+interface NewSecret {
+  title: string;
+  /** Says what it belongs to, in sentences. */
+  about: string[];
   secret: string;
   /** The label of the button that confirms that the reader has stored it. */
   stored: string;
-  onStored(): void;
+  onStored?(): void;
 }
 
-/** A secret to copy, shown once: until the reader has stored it, leaving asks for confirmation. */
-export function Secret({ secret, stored, onStored }: Props) {
-  const field = useRef<HTMLTextAreaElement>(null);
-  const leaving = useRef(new AbortController());
+let show = (_secret: NewSecret) => {};
+
+/**
+ * Shows a new secret until the reader has stored it, whatever becomes of the dialog, the page or the session that
+ * requested it.
+ */
+export function showSecret(secret: NewSecret): void {
+  show(secret);
+}
+
+/** Shows new secrets, one after the other. */
+export function NewSecrets() {
+  const [secrets, setSecrets] = useState<NewSecret[]>([]);
   useEffect(() => {
-    const { signal } = leaving.current;
+    show = (secret) => setSecrets((others) => [...others, secret]);
+  }, []);
+  const [first, ...others] = secrets;
+  if (!first) return null;
+  return <SecretDialog key={first.secret} of={first} onClose={() => setSecrets(others)} />;
+}
+
+function SecretDialog({ of: made, onClose }: { of: NewSecret; onClose(): void }) {
+  const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    const ask = (event: BeforeUnloadEvent) => event.preventDefault();
     field.current?.focus({ preventScroll: true });
-    addEventListener("beforeunload", (event) => event.preventDefault(), { signal });
-    // To another place in the page. Browsers without the Navigation API do not ask.
-    globalThis.navigation?.addEventListener(
-      "navigate",
-      (event) => {
-        if (event.hashChange && event.cancelable && !confirm(t.secret.leave))
-          event.preventDefault();
-      },
-      { signal },
-    );
-    return () => leaving.current.abort();
+    // Not everywhere: iOS does not ask.
+    addEventListener("beforeunload", ask);
+    return () => removeEventListener("beforeunload", ask);
   }, []);
   return (
-    <div class="secret">
-      <p class="note warn">{t.secret.once}</p>
-      <label class="field">
-        {t.secret.label}
-        <span class="with-button">
-          <textarea
-            ref={field}
-            readOnly
-            class="mono"
-            rows={2}
-            value={secret}
-            spellcheck={false}
-            onFocus={({ currentTarget }) => currentTarget.select()}
-          />
-          <Copy text={secret} />
-        </span>
-      </label>
-      <p>
-        <a href="/docs/guides/handlers" target="_blank" rel="noopener noreferrer">
-          {t.secret.howTo}
-        </a>
-      </p>
-      <div class="buttons">
-        <button
-          type="button"
-          class="primary"
-          onClick={() => {
-            leaving.current.abort();
-            onStored();
-          }}
-        >
-          {stored}
-        </button>
-      </div>
-    </div>
+    <Dialog
+      title={made.title}
+      isHeld
+      onClose={() => {
+        onClose();
+        made.onStored?.();
+        // What opened the dialog may be gone.
+        if (document.activeElement === document.body)
+          document.querySelector("h1")?.focus({ preventScroll: true });
+      }}
+    >
+      {(close) => (
+        <div class="secret">
+          {made.about.map((sentence) => (
+            <p key={sentence} class="breakable">
+              {sentence}
+            </p>
+          ))}
+          <p class="note warn">{t.secret.once}</p>
+          <label class="field">
+            {t.secret.label}
+            <span class="with-button">
+              <textarea
+                ref={field}
+                readOnly
+                class="mono"
+                rows={2}
+                value={made.secret}
+                spellcheck={false}
+                onFocus={({ currentTarget }) => currentTarget.select()}
+              />
+              <Copy text={made.secret} />
+            </span>
+          </label>
+          <p>
+            <a href="/docs/guides/handlers" target="_blank" rel="noopener noreferrer">
+              {t.secret.howTo}
+            </a>
+          </p>
+          <div class="buttons">
+            <button type="button" class="primary" onClick={close}>
+              {made.stored}
+            </button>
+          </div>
+        </div>
+      )}
+    </Dialog>
   );
 }

@@ -194,13 +194,15 @@ function Fix({ webhook, types, children }: FixProps) {
     <TestButton webhook={webhook} type={type} class={hasFix ? "" : "primary"}>
       {isRedirect && <FollowButton webhookId={webhook.webhookId} to={location} class="primary" />}
       {wantsHeaders && (
-        <DialogButton label={t.trouble.headers} class="primary">
+        <DialogButton label={t.trouble.headers} class="primary" draft="header">
           {(onClose) => <HeadersDialog webhook={webhook} onClose={onClose} />}
         </DialogButton>
       )}
       {wantsUrl && !isRedirect && (
-        <DialogButton label={t.trouble.url} class="primary">
-          {(onClose) => <EditDialog webhook={webhook} types={types} onClose={onClose} />}
+        <DialogButton label={t.trouble.url} class="primary" draft="trouble">
+          {(onClose) => (
+            <EditDialog webhook={webhook} types={types} draft="trouble" onClose={onClose} />
+          )}
         </DialogButton>
       )}
       {children}

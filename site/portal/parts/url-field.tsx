@@ -34,5 +34,5 @@ export function UrlField({ url = "", fault }: { url?: string; fault: string | un
 
 /** Whether a URL names an IP address instead of a host: Cloudflare does not connect to one. */
 function namesAddress(url: string): boolean {
-  return /^(\d+(\.\d+){3}|\[.*\])$/.test(URL.parse(url.trim())?.hostname ?? "");
+  return URL.canParse(url) && /^(\d+(\.\d+){3}|\[.*\])$/.test(new URL(url).hostname);
 }

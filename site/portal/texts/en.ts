@@ -1,5 +1,6 @@
 import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
 import { mapEventTypes } from "../../../src/contract/event-types.ts";
+import type { HISTORY_METHODS } from "../../../src/contract/history.ts";
 import {
   PENDING_MAX,
   POST_TIMEOUT_MS,
@@ -48,6 +49,21 @@ const reasons: Record<Reason | "changed_meanwhile" | "read_only_session", string
   idempotency_key_reused: "This idempotency key has been used for another request.",
 };
 
+/** The changes in the history of a workspace that are not about a webhook. */
+const history: Record<(typeof HISTORY_METHODS)[number], string> = {
+  createWorkspace: "Created the workspace",
+  updateWorkspace: "Changed the workspace",
+  setWorkspaceAccess: "Changed the access of the workspace",
+  createApiKey: "Created an API key",
+  updateApiKey: "Changed an API key",
+  rollApiKey: "Rotated an API key",
+  revokeApiKey: "Revoked an API key",
+  createPortalLink: "Created a link to the portal",
+  openPortalSession: "Opened the portal",
+  endPortalSessions: "Ended all sessions of the portal",
+  eraseLeads: "Erased leads",
+};
+
 /** Every text of the portal in English; the type of all languages. */
 export const en = {
   errors,
@@ -91,6 +107,9 @@ export const en = {
   milliseconds: (n: number) => `${number(n)} ms`,
 
   session: {
+    ending: (time: string) =>
+      `This session ends at ${time}. To go on, open the portal in another tab, from the app.`,
+    kept: "What you had typed is kept in this tab for 15 minutes, and will be there again.",
     missing: {
       title: "Open the portal from the app",
       text: "This page opens from a temporary link. Get one in the settings of your app.",
@@ -101,13 +120,19 @@ export const en = {
     },
     ended: {
       title: "Your session has ended",
-      text: "The portal stays open for a limited time. A change that was in progress was not saved. Open the portal again from the settings of your app.",
+      text: "The portal stays open for a limited time. Open it again from the settings of your app.",
     },
     withdrawn: {
       title: "This workspace has no access",
       text: "This workspace no longer has access to the API and its webhooks. Contact the person who manages your plan, then try again.",
     },
     toApp: "Go to the app",
+  },
+
+  discard: {
+    title: "Discard what you have typed?",
+    keep: "Keep it",
+    submit: "Discard it",
   },
 
   arrival: {
@@ -137,7 +162,11 @@ export const en = {
     reference: (id: string) => `Reference: ${id}`,
     notFound: "Page not found",
     notFoundText: "It was deleted, or the address is wrong.",
+    notHere: (workspace: string) => `This webhook is not in ${workspace}`,
+    notHereText: (workspace: string) =>
+      `It belongs to another workspace, or it was deleted. This tab shows ${workspace}: for another workspace, open its portal from the app, then follow the link again.`,
     toWebhooks: "See all webhooks",
+    toHistory: "See what was deleted",
   },
 
   untried: "Waiting for the first event",
@@ -182,16 +211,14 @@ export const en = {
       if (active === all) return `All ${all} webhooks are working`;
       return `${active} of ${all} webhooks ${active === 1 ? "is" : "are"} working; the others are disabled`;
     },
-    failing: (failing: number, all: number, names: string) =>
+    failing: (failing: number, all: number) =>
       all === 1
         ? "Your webhook is failing"
-        : `${failing} of ${all} webhooks ${failing === 1 ? "is" : "are"} failing: ${names}`,
-    troubled: (troubled: number, all: number, names: string) =>
+        : `${failing} of ${all} webhooks ${failing === 1 ? "is" : "are"} failing`,
+    troubled: (troubled: number, all: number) =>
       all === 1
         ? "Your webhook needs attention"
-        : `${troubled} of ${all} webhooks ${troubled === 1 ? "needs" : "need"} attention: ${names}`,
-    names: (names: string, others: number) =>
-      others === 0 ? names : `${names} and ${others} more`,
+        : `${troubled} of ${all} webhooks ${troubled === 1 ? "needs" : "need"} attention`,
     full: (max: number) =>
       `This workspace has reached its limit of ${max} webhooks. Delete one to add another.`,
     emptyTitle: "No webhooks yet",
@@ -445,6 +472,9 @@ export const en = {
     docs: "How to receive and verify them",
     when: mapEventTypes(({ when, data }) => `Sent ${when}. “data” is ${data}.`),
     example: "Example",
+    fieldsOf: (type: string) => `Fields of ${type}`,
+    field: "Field",
+    about: "Meaning",
   },
 
   edit: {
@@ -466,6 +496,7 @@ export const en = {
     text: "Each request carries them, for instance a token for a gateway. Their values are never shown again.",
     none: "None",
     button: "Add a header…",
+    addRow: "Add a header",
     replace: "Replace…",
     remove: "Remove…",
     full: (max: number) => `A webhook has at most ${max} headers.`,
@@ -476,10 +507,17 @@ export const en = {
     name: "Name",
     value: "Value",
     hint: "Letters without accents, digits and punctuation, such as “Bearer token”.",
-    required: "Enter a name and a value.",
+    required: "Enter a name and a value, and each name once.",
     refused:
       "Not saved: the name or the value is not valid. Names such as Host, Content-Type, User-Agent or Webhook-Id are reserved.",
     result: "The headers are saved.",
+  },
+
+  history: {
+    title: "History",
+    lead: "What was changed in this workspace, where and by whom: webhooks, API keys, access, and links to this portal.",
+    empty: "No changes",
+    emptyText: "Nothing was changed at the time of this page.",
   },
 
   changes: {
@@ -488,11 +526,12 @@ export const en = {
     pages: "Pages of changes",
     automatic: (time: string) => `Disabled automatically on ${time}, after failing for too long.`,
     someone: "Not named by the app",
-    via: (via: "portal" | "app"): string => (via === "portal" ? "in the portal" : "in the app"),
+    via: { portal: "in the portal", api: "through the API", app: "in the app" },
     failed: "It failed, or its result is not known.",
     nothing: "nothing",
     done: {
       createWebhook: "Added the webhook",
+      deleteWebhook: "Deleted the webhook",
       updateWebhook: "Edited the webhook",
       disableWebhook: "Disabled the webhook",
       enableWebhook: "Enabled the webhook",
@@ -500,6 +539,7 @@ export const en = {
       endSecretOverlap: "Stopped using the earlier secrets",
       sendTestEvent: "Sent a test event",
       redeliver: "Resent deliveries",
+      ...history,
     },
     fields: {
       url: "URL",
@@ -550,9 +590,12 @@ export const en = {
     howTo: "How to check signatures",
     tooMany:
       "Too many earlier secrets are still valid. Choose “No, revoke it immediately”, or wait until one has expired.",
+    doneTitle: "New secret",
+    late: (name: string) =>
+      `The secret of ${name} was replaced after you had closed the dialog. This is the new one.`,
+    lost: "The server did not respond. It may have created a secret that nobody has seen: create another one, which is then valid.",
     ended: "The previous secret no longer signs.",
     stored: "I have stored it",
-    leave: "The secret is not shown again. Have you stored it?",
   },
 
   endOverlap: {
@@ -587,7 +630,7 @@ export const en = {
     urlRequired: "Enter the URL of your server.",
     submit: "Add the webhook",
     doneTitle: "Webhook added",
-    open: "I have stored the secret: open the webhook",
+    late: "It was added after you had left the form. If you do not want it, delete it on its page, which opens next.",
   },
 
   usagePage: {

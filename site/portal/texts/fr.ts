@@ -39,7 +39,7 @@ export const fr: Texts = {
   sections: "Rubriques",
   webhooks: "Webhooks",
   usage: "Clés d’API",
-  docs: "Documentation (en anglais)",
+  docs: "Docs (en anglais)",
   backToApp: "Retour à l’application",
   theme: "Thème",
   themes: { auto: "Auto", light: "Clair", dark: "Sombre" },
@@ -71,6 +71,9 @@ export const fr: Texts = {
   milliseconds: (n) => `${number(n)} ms`,
 
   session: {
+    ending: (time) =>
+      `Cette session se termine à ${time}. Pour continuer, ouvrez le portail dans un autre onglet, depuis l’application.`,
+    kept: "Ce que vous aviez saisi est conservé dans cet onglet pendant 15\u00a0minutes et sera de nouveau affiché.",
     missing: {
       title: "Ouvrez le portail depuis l’application",
       text: "Cette page s’ouvre à partir d’un lien temporaire. Obtenez-en un dans les paramètres de votre application.",
@@ -81,13 +84,19 @@ export const fr: Texts = {
     },
     ended: {
       title: "Votre session est terminée",
-      text: "Le portail reste ouvert pendant une durée limitée. Une modification en cours n’a pas été enregistrée. Ouvrez le portail à nouveau depuis les paramètres de votre application.",
+      text: "Le portail reste ouvert pendant une durée limitée. Ouvrez-le à nouveau depuis les paramètres de votre application.",
     },
     withdrawn: {
       title: "Cet espace de travail n’a pas accès au service",
       text: "L’accès à l’API et à ses webhooks a été retiré à cet espace de travail. Adressez-vous à la personne qui gère votre offre, puis réessayez.",
     },
     toApp: "Aller à l’application",
+  },
+
+  discard: {
+    title: "Abandonner votre saisie ?",
+    keep: "La conserver",
+    submit: "L’abandonner",
   },
 
   arrival: {
@@ -116,7 +125,11 @@ export const fr: Texts = {
     reference: (id) => `Référence : ${id}`,
     notFound: "Page introuvable",
     notFoundText: "L’élément a été supprimé, ou l’adresse est erronée.",
+    notHere: (workspace) => `Ce webhook ne se trouve pas dans ${workspace}`,
+    notHereText: (workspace) =>
+      `Il appartient à un autre espace de travail, ou il a été supprimé. Cet onglet affiche ${workspace} : pour un autre espace de travail, ouvrez son portail depuis l’application, puis suivez de nouveau le lien.`,
     toWebhooks: "Voir tous les webhooks",
+    toHistory: "Voir ce qui a été supprimé",
   },
 
   untried: "En attente d’un premier événement",
@@ -161,16 +174,14 @@ export const fr: Texts = {
       if (active === all) return `Les ${all} webhooks fonctionnent`;
       return `${active} webhook${active === 1 ? "" : "s"} sur ${all} fonctionne${active === 1 ? "" : "nt"}, les autres sont désactivés`;
     },
-    failing: (failing, all, names) =>
+    failing: (failing, all) =>
       all === 1
         ? "Votre webhook est en échec"
-        : `${failing} webhook${failing === 1 ? "" : "s"} sur ${all} en échec : ${names}`,
-    troubled: (troubled, all, names) =>
+        : `${failing} webhook${failing === 1 ? "" : "s"} sur ${all} en échec`,
+    troubled: (troubled, all) =>
       all === 1
         ? "Votre webhook demande votre attention"
-        : `${troubled} webhook${troubled === 1 ? "" : "s"} sur ${all} à vérifier : ${names}`,
-    names: (names, others) =>
-      others === 0 ? names : `${names} et ${others} autre${others === 1 ? "" : "s"}`,
+        : `${troubled} webhook${troubled === 1 ? "" : "s"} sur ${all} à vérifier`,
     full: (max) =>
       `Cet espace de travail a atteint le maximum de ${max} webhooks. Supprimez-en un pour en ajouter un autre.`,
     emptyTitle: "Aucun webhook pour l’instant",
@@ -427,10 +438,13 @@ export const fr: Texts = {
 
   catalogue: {
     title: "Types d’événements",
-    lead: "Les événements auxquels vous pouvez vous abonner. Chacun est envoyé en JSON, avec une signature.",
+    lead: "Les événements qu’un webhook peut recevoir. Chacun est envoyé en JSON, avec une signature.",
     docs: "Comment les recevoir et les vérifier (en anglais)",
     when: mapEventTypes(({ french }) => french.when),
     example: "Exemple",
+    fieldsOf: (type) => `Champs de ${type}`,
+    field: "Champ",
+    about: "Signification (en anglais)",
   },
 
   edit: {
@@ -453,6 +467,7 @@ export const fr: Texts = {
     text: "Ces en-têtes sont joints à chaque requête, par exemple un jeton exigé par une passerelle. Leurs valeurs ne sont plus jamais affichées.",
     none: "Aucun",
     button: "Ajouter un en-tête…",
+    addRow: "Ajouter un en-tête",
     replace: "Remplacer…",
     remove: "Retirer…",
     full: (max) => `Un webhook a ${max} en-têtes au maximum.`,
@@ -463,10 +478,17 @@ export const fr: Texts = {
     name: "Nom",
     value: "Valeur",
     hint: "Lettres sans accent, chiffres et ponctuation, par exemple « Bearer jeton ».",
-    required: "Saisissez un nom et une valeur.",
+    required: "Saisissez un nom et une valeur ; chaque nom ne peut figurer qu’une fois.",
     refused:
       "Non enregistré : le nom ou la valeur n’est pas valide. Les noms tels que Host, Content-Type, User-Agent ou Webhook-Id sont réservés.",
     result: "Les en-têtes ont été enregistrés.",
+  },
+
+  history: {
+    title: "Historique",
+    lead: "Ce qui a été modifié dans cet espace de travail, où et par qui : webhooks, clés d’API, accès et liens vers ce portail.",
+    empty: "Aucune modification",
+    emptyText: "Rien n’a été modifié à la période de cette page.",
   },
 
   changes: {
@@ -475,11 +497,12 @@ export const fr: Texts = {
     pages: "Pages des modifications",
     automatic: (time) => `Désactivé automatiquement le ${time}, après une longue série d’échecs.`,
     someone: "Auteur non précisé par l’application",
-    via: (via) => (via === "portal" ? "dans le portail" : "dans l’application"),
+    via: { portal: "dans le portail", api: "par l’API", app: "dans l’application" },
     failed: "L’opération a échoué, ou son résultat est inconnu.",
     nothing: "rien",
     done: {
       createWebhook: "Ajout du webhook",
+      deleteWebhook: "Suppression du webhook",
       updateWebhook: "Modification du webhook",
       disableWebhook: "Désactivation du webhook",
       enableWebhook: "Réactivation du webhook",
@@ -487,6 +510,17 @@ export const fr: Texts = {
       endSecretOverlap: "Fin de validité des anciens secrets",
       sendTestEvent: "Envoi d’un événement de test",
       redeliver: "Renvoi de livraisons",
+      createWorkspace: "Création de l’espace de travail",
+      updateWorkspace: "Modification de l’espace de travail",
+      setWorkspaceAccess: "Modification de l’accès de l’espace de travail",
+      createApiKey: "Création d’une clé d’API",
+      updateApiKey: "Modification d’une clé d’API",
+      rollApiKey: "Remplacement d’une clé d’API",
+      revokeApiKey: "Révocation d’une clé d’API",
+      createPortalLink: "Création d’un lien vers le portail",
+      openPortalSession: "Ouverture du portail",
+      endPortalSessions: "Fermeture de toutes les sessions du portail",
+      eraseLeads: "Effacement de leads",
     },
     fields: {
       url: "URL",
@@ -539,9 +573,12 @@ export const fr: Texts = {
     howTo: "Comment vérifier les signatures (en anglais)",
     tooMany:
       "Trop d’anciens secrets sont encore valides. Choisissez « Non, le révoquer immédiatement », ou attendez que l’un d’eux ait expiré.",
+    doneTitle: "Nouveau secret",
+    late: (name) =>
+      `Le secret de ${name} a été remplacé après que vous avez fermé la fenêtre. Voici le nouveau.`,
+    lost: "Le serveur n’a pas répondu. Il a peut-être créé un secret que personne n’a vu : créez-en un autre, qui sera alors valable.",
     ended: "L’ancien secret n’est plus utilisé.",
     stored: "Je l’ai enregistré",
-    leave: "Le secret ne sera plus affiché. L’avez-vous enregistré ?",
   },
 
   endOverlap: {
@@ -576,7 +613,7 @@ export const fr: Texts = {
     urlRequired: "Saisissez l’URL de votre serveur.",
     submit: "Ajouter le webhook",
     doneTitle: "Webhook ajouté",
-    open: "J’ai enregistré le secret : ouvrir le webhook",
+    late: "Il a été ajouté après que vous avez quitté le formulaire. Si vous n’en voulez pas, supprimez-le depuis sa page, qui va s’ouvrir.",
   },
 
   usagePage: {

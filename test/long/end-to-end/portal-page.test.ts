@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
+import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { en } from "../../../site/portal/texts/en.ts";
@@ -21,12 +22,12 @@ import { until } from "../../support/until.ts";
 
 const stage = await setStage();
 
-test("the page is smaller than 60 KB, compressed", () => {
+test("the page is smaller than 70 KB, compressed", () => {
   const folder = join(ROOT, "dist/assets/portal");
   const files = readdirSync(folder);
   expect(files.map((file) => file.split(".").at(-1)).toSorted()).toEqual(["css", "html", "js"]);
   const sizes = files.map((file) => gzipSync(readFileSync(join(folder, file))).length);
-  expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(60_000);
+  expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(70_000);
 });
 
 test("French counts zero in the singular", () => {
@@ -137,6 +138,21 @@ async function* places({ page }: Visit): AsyncGenerator<string> {
   yield "the question of a link";
 }
 
+/** The texts that stand beside elements. They would stay as they are once the browser has translated the page. */
+const looseTextsIn = (page: Page) =>
+  page.evaluate<string[]>(`(() => {
+    const texts = [];
+    const walk = document.createTreeWalker(document.getElementById("portal"), NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) texts.push(walk.currentNode);
+    return texts
+      .filter(({ data, parentNode: { childNodes, localName } }) =>
+        data.trim() !== "" && childNodes.length > 1 && localName !== "label")
+      .map(({ data }) => data);
+  })()`);
+
+/** The width at which a page must not be scrolled sideways, in CSS pixels. */
+const REFLOW_WIDTH = 320;
+
 /** The button that adds a header, in both languages. */
 const HEADERS = /^(Add a header|Ajouter un en-tête)…$/;
 
@@ -159,6 +175,7 @@ test.each([
     const visit = await stage.open(workspaceId, device);
     const { page } = visit;
     for await (const place of places(visit)) {
+      expect([place, await looseTextsIn(page)]).toEqual([place, []]);
       const found: unknown[] = [place, await widthOf(page)];
       for (const [colorScheme, options] of [
         ["light", {}],
@@ -169,9 +186,10 @@ test.each([
       }
       expect([...found, await cutOffIn(page)]).toEqual([place, width, [], [], []]);
       if (hasTouch) expect([place, await tooSmallIn(page)]).toEqual([place, []]);
-      // As wide as the page is at 200 %.
-      await page.setViewportSize({ width: Math.max(PHONE_WIDTH, width / 2), height: 900 });
-      expect(await widthOf(page)).toBe(Math.max(PHONE_WIDTH, width / 2));
+      // As wide as the page is at 200 %, or on the smallest phone (WCAG 1.4.10).
+      const narrow = Math.max(REFLOW_WIDTH, width / 2);
+      await page.setViewportSize({ width: narrow, height: 900 });
+      expect([place, await widthOf(page)]).toEqual([place, narrow]);
       expect([place, await cutOffIn(page)]).toEqual([place, []]);
       await page.setViewportSize({ width, height: 900 });
       expect(await page.locator("body").innerText()).not.toContain("t0ken");

@@ -126,20 +126,18 @@ test("a workspace without a webhook is told how to start, and does", async () =>
     asked.push(dialog.type());
     void dialog.dismiss();
   });
-  await follow("API keys");
   await page.close({ runBeforeUnload: true });
-  await until(() => asked.length === 2);
-  expect(asked).toEqual(["confirm", "beforeunload"]);
+  await until(() => asked.length === 1);
+  expect(asked).toEqual(["beforeunload"]);
   expect(await field.inputValue()).toBe(secret);
-  expect(page.url()).toContain("#/subscribe");
-  await press("I have stored the secret");
+  await press("I have stored it");
   await see(page, "No deliveries yet");
   // The page has this clock from now on.
   await page.clock.install();
   isSpent = true;
   await page.reload();
   await see(page, "No deliveries yet", "Waiting for the first event");
-  expect(asked).toHaveLength(2);
+  expect(asked).toHaveLength(1);
   expect(await page.locator(".chart").count()).toBe(0);
   expect(await page.content()).not.toContain(secret);
 
@@ -164,8 +162,7 @@ test("the home page says first how many webhooks fail, and lists them by health"
   await stage.recordLeads(workspaceId);
   await until(async () => (await stateOf(failing)) === "failing");
   await page.reload();
-  const { host } = new URL(stage.receiver.url);
-  await page.getByRole("heading", { name: `1 of 2 webhooks is failing: ${host}/a` }).waitFor();
+  await page.getByRole("heading", { name: "1 of 2 webhooks is failing" }).waitFor();
   expect(await rows().first().innerText()).toMatch(/\/a\s+New lead\s+Failing\s+0%\s+Response 500/);
 });
 
@@ -644,7 +641,7 @@ test("a form that is sent again after a lost response subscribes once", async ()
   await press("Add the webhook");
   await page.getByLabel("Signing secret").waitFor();
   expect((await PLATFORM.listWebhooks({ workspaceId })).items).toHaveLength(1);
-  await press("I have stored the secret");
+  await press("I have stored it");
   expect(await visit.faults()).toEqual([expect.stringContaining("net::ERR_FAILED")]);
 });
 
@@ -917,7 +914,7 @@ test("everything that failed since a time is resent", async () => {
   await press("Stop", dialog);
   stopped.resolve();
   await see(dialog, "Will be sent: 2,000.");
-  expect(asked).toHaveLength(2);
+  expect(asked).toHaveLength(1);
   await press("Continue", dialog);
   await see(page, "2,003 deliveries will be resent.");
   await posted(3);
@@ -934,12 +931,13 @@ test("a new secret signs alone if no grace period is wanted", async () => {
   const dialog = dialogOf("Create a new secret");
   await dialog.getByLabel("No, revoke it immediately").check();
   await press("Create a new secret", dialog);
-  const secret = await dialog.getByLabel("Signing secret").inputValue();
-  await see(dialog, "The previous secret no longer signs.");
+  const shown = dialogOf("New secret");
+  const secret = await shown.getByLabel("Signing secret").inputValue();
+  await see(shown, "The previous secret no longer signs.");
   for (const _ of [1, 2]) await page.keyboard.press("Escape");
-  expect(await dialog.isVisible()).toBe(true);
-  await press("I have stored it", dialog);
-  await dialog.waitFor({ state: "hidden" });
+  expect(await shown.isVisible()).toBe(true);
+  await press("I have stored it", shown);
+  await shown.waitFor({ state: "hidden" });
   await deliver(1);
   expect(isSigned(secret)).toBe(true);
   expect(posts[0]?.headers["x-service-signature"]).toMatch(/^t=\d+,v1=[0-9a-f]{64}$/);

@@ -1,0 +1,274 @@
+import type { Locator, Page } from "playwright-core";
+import { beforeEach, expect, test } from "vitest";
+import { signatureFault } from "../../../scripts/shared/receiver.ts";
+import { see, type Visit } from "../../node/support/browser.ts";
+import { heading, setStage } from "../../node/support/portal.ts";
+import { until } from "../../support/until.ts";
+
+const stage = await setStage();
+const { PLATFORM } = stage.runtime.env;
+let visit: Visit;
+let page: Page;
+let workspaceId: string;
+let webhookId: string;
+
+beforeEach(async () => {
+  stage.answerWith(204);
+  stage.receiver.posts.length = 0;
+  workspaceId = await stage.makeWorkspace();
+  webhookId = await stage.subscribe(workspaceId);
+  visit = await stage.open(workspaceId);
+  page = visit.page;
+  return async () => {
+    await visit.close();
+    await PLATFORM.deleteWebhook({ webhookId });
+  };
+});
+
+const go = (place: string) => page.evaluate(`location.hash = "#/${place}"`);
+const press = (name: string | RegExp, within: Page | Locator = page) =>
+  within.getByRole("button", { name, exact: typeof name === "string" }).click();
+const dialogOf = (name: string) => page.getByRole("dialog", { name });
+const secretIn = (dialog: Locator) => dialog.getByLabel("Signing secret").inputValue();
+/** Waits for the next request to the page's API that matches, and holds it until `let` is called. */
+async function hold(glob: string) {
+  const held = Promise.withResolvers<void>();
+  const arrived = Promise.withResolvers<void>();
+  await page.route(glob, async (route) => {
+    if (route.request().method() !== "POST") return route.continue();
+    arrived.resolve();
+    await held.promise;
+    await route.continue();
+  });
+  return { arrived: arrived.promise, let: held.resolve };
+}
+/** Ends the session, which the page notices with its next request. */
+async function endSession(): Promise<void> {
+  await PLATFORM.endPortalSessions({ workspaceId });
+  await page.evaluate("dispatchEvent(new Event('online'))");
+  await heading(page, "Your session has ended").waitFor();
+}
+
+test("A new secret is shown although its dialog was closed before, and stays when the session ends", async () => {
+  await go(`webhooks/${webhookId}/settings`);
+  await press("New secret…");
+  await page.getByLabel("No, revoke it immediately").check();
+  const request = await hold("**/secret");
+  await press("Create a new secret");
+  await request.arrived;
+  await page.keyboard.press("Escape");
+  await dialogOf("Create a new secret").waitFor({ state: "hidden" });
+  request.let();
+  const dialog = dialogOf("New secret");
+  await see(dialog, "was replaced after you had closed the dialog");
+  const secret = await secretIn(dialog);
+  await endSession();
+  await page.keyboard.press("Escape");
+  expect(await secretIn(dialog)).toBe(secret);
+  await press("I have stored it", dialog);
+  await dialog.waitFor({ state: "hidden" });
+  await stage.recordLeads(workspaceId);
+  await until(() => stage.receiver.posts.length > 0);
+  const [post] = stage.receiver.posts;
+  const { headers, body } = post ?? expect.unreachable();
+  expect(signatureFault(secret, headers["x-service-signature"], body, Date.now())).toBe(null);
+});
+
+test("A rotation whose response was lost says that nobody has seen the secret", async () => {
+  await go(`webhooks/${webhookId}/settings`);
+  await press("New secret…");
+  await page.route("**/secret", (route) => route.abort(), { times: 1 });
+  await press("Create a new secret");
+  await see(page, "It may have created a secret that nobody has seen: create another one");
+  await press("Create a new secret");
+  expect(await secretIn(dialogOf("New secret"))).toMatch(/^whsec_/);
+});
+
+test("A webhook that is created after the form was left says that it exists, with its secret", async () => {
+  await go("subscribe");
+  await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/late`);
+  const request = await hold("**/portal/api/webhooks");
+  await press("Add the webhook");
+  await request.arrived;
+  await page.getByRole("link", { name: "Cancel" }).click();
+  await see(page, "Your webhook is working");
+  request.let();
+  const dialog = dialogOf("Webhook added");
+  await see(dialog, `${stage.receiver.url}/late`, "It was added after you had left the form.");
+  expect(await secretIn(dialog)).toMatch(/^whsec_/);
+  await press("I have stored it", dialog);
+  await page.getByRole("heading", { level: 1, name: /late$/ }).waitFor();
+});
+
+test("Escape asks before it discards what was typed, and only then", async () => {
+  await go(`webhooks/${webhookId}/settings`);
+  const dialog = dialogOf("Edit the webhook");
+  const edit = () => press("Edit…", page.locator(".settings"));
+  await edit();
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "hidden" });
+  await edit();
+  const field = dialog.getByLabel("Description");
+  await field.fill("CRM of the north");
+  for (const _ of [1, 2, 3]) await page.keyboard.press("Escape");
+  await see(dialog, "Discard what you have typed?");
+  await press("Keep it", dialog);
+  expect(await field.evaluate((one) => one === document.activeElement)).toBe(true);
+  expect(await field.inputValue()).toBe("CRM of the north");
+  await page.keyboard.press("Escape");
+  await press("Discard it", dialog);
+  await dialog.waitFor({ state: "hidden" });
+  expect((await PLATFORM.readWebhook({ webhookId })).description).toBe(null);
+});
+
+test("A form that was being filled in when its session ended is there again after a new link", async () => {
+  await go("subscribe");
+  await page.getByLabel("URL of your server").fill("https://hooks.example.com/typed");
+  await page.getByLabel("Run completed").uncheck();
+  await press("Add a header");
+  await page.getByLabel("Name", { exact: true }).fill("Authorization");
+  await page.getByLabel("Value", { exact: true }).fill("Bearer typed");
+  await endSession();
+  await see(page, "What you had typed is kept in this tab for 15 minutes");
+  expect(await page.content()).not.toContain("typed/");
+  // As the app does: the page is left, and a link opens it again.
+  await page.goto("about:blank");
+  await page.goto(await stage.makeLink(workspaceId));
+  await until(async () => (await page.getByLabel("URL of your server").inputValue()) !== "");
+  expect(await page.getByLabel("URL of your server").inputValue()).toBe(
+    "https://hooks.example.com/typed",
+  );
+  expect(await page.getByLabel("Run completed").isChecked()).toBe(false);
+  expect(await page.getByLabel("New lead").isChecked()).toBe(true);
+  expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Authorization");
+  expect(await page.getByLabel("Value", { exact: true }).inputValue()).toBe("Bearer typed");
+  expect(await page.evaluate("Object.keys(sessionStorage).join()")).toBe("portal-session");
+
+  // In a dialog, which opens again; another workspace does not get it.
+  await go(`webhooks/${webhookId}`);
+  await press("Edit…");
+  await dialogOf("Edit the webhook").getByLabel("Description").fill("Typed");
+  await endSession();
+  await page.goto("about:blank");
+  await page.goto(await stage.makeLink(workspaceId));
+  const field = dialogOf("Edit the webhook").getByLabel("Description");
+  await field.waitFor();
+  expect(await field.inputValue()).toBe("Typed");
+  await endSession();
+  await page.goto("about:blank");
+  await page.goto(await stage.makeLink(await stage.makeWorkspace("Lyon")));
+  await see(page, "No webhooks yet");
+  expect(await page.evaluate("Object.keys(sessionStorage).join()")).toBe("portal-session");
+});
+
+test("A session's end is announced two minutes before, in dialogs, too, and a link in another tab goes on", async () => {
+  const { url } = await PLATFORM.createPortalLink({ workspaceId, validMinutes: 3, actor: "Zoë" });
+  await page.evaluate("sessionStorage.clear()");
+  await page.goto("about:blank");
+  await page.clock.install();
+  await page.goto(
+    new URL(new URL(String(url)).pathname + new URL(String(url)).hash, stage.runtime.url).href,
+  );
+  await see(page, "Your webhook is working");
+  await go(`webhooks/${webhookId}`);
+  await press("Edit…");
+  const dialog = dialogOf("Edit the webhook");
+  await dialog.getByLabel("Description").fill("Typed");
+  expect(await page.getByText("This session ends at").count()).toBe(0);
+  await page.clock.fastForward(75_000);
+  await see(dialog, "This session ends at");
+
+  const tab = await page.context().newPage();
+  await tab.goto(await stage.makeLink(workspaceId, { actor: "Zoë" }));
+  await tab.getByRole("heading", { level: 1 }).waitFor();
+  await page.clock.fastForward(10_000);
+  await dialog.getByText("This session ends at").waitFor({ state: "hidden" });
+  expect(await dialog.getByLabel("Description").inputValue()).toBe("Typed");
+  await press("Save", dialog);
+  await see(page, "The changes are saved.");
+});
+
+test("A second URL with two headers takes five clicks", async () => {
+  let clicks = 0;
+  await page.exposeFunction("noteClick", () => clicks++);
+  await page.evaluate("addEventListener('click', ({ isTrusted }) => isTrusted && noteClick())");
+  await go("webhooks");
+  await page.getByRole("link", { name: "Add a webhook" }).click();
+  await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/second`);
+  await page.getByLabel("Description").fill("CRM of the north");
+  for (const [row, [name, value]] of [
+    ["Authorization", "Bearer a:b"],
+    ["X-Team", "7"],
+  ].entries()) {
+    await press("Add a header");
+    await page.getByLabel("Name", { exact: true }).nth(row).fill(String(name));
+    await page.getByLabel("Value", { exact: true }).nth(row).fill(String(value));
+  }
+  await press("Add the webhook");
+  await press("I have stored it");
+  await heading(page, "CRM of the north").waitFor();
+  expect(clicks).toBe(5);
+  await stage.recordLeads(workspaceId);
+  await until(() => stage.receiver.posts.some(({ path }) => path === "/second"));
+  const post = stage.receiver.posts.find(({ path }) => path === "/second");
+  expect(post?.headers).toMatchObject({ authorization: "Bearer a:b", "x-team": "7" });
+});
+
+test("Headers that a webhook cannot have are explained beside them", async () => {
+  await go("subscribe");
+  await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/second`);
+  await press("Add a header");
+  await press("Add the webhook");
+  // An empty row counts for nothing.
+  await press("I have stored it");
+  await go("subscribe");
+  await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/third`);
+  await press("Add a header");
+  await page.getByLabel("Name", { exact: true }).fill("Host");
+  await press("Add the webhook");
+  await see(page, "Enter a name and a value, and each name once.");
+  await page.getByLabel("Value", { exact: true }).fill("x");
+  await press("Add the webhook");
+  await see(page, "Names such as Host");
+  await press("Remove");
+  await press("Add the webhook");
+  expect(await secretIn(dialogOf("Webhook added"))).toMatch(/^whsec_/);
+});
+
+/** Replaces each text as Chrome's translation does, now and when the page changes. */
+const TRANSLATION = `(() => {
+  const translate = (root) => {
+    const texts = [];
+    for (let walk = document.createTreeWalker(root, 4); walk.nextNode(); ) texts.push(walk.currentNode);
+    for (const text of texts) {
+      if (!text.data.trim() || text.parentNode.closest("font, textarea, script, option")) continue;
+      const font = document.createElement("font");
+      font.append(Object.assign(document.createElement("font"), { textContent: "«" + text.data + "»" }));
+      text.replaceWith(font);
+    }
+  };
+  translate(document.body);
+  new MutationObserver((changes) => changes.forEach(({ addedNodes }) =>
+    addedNodes.forEach((node) => translate(node.nodeType === 1 ? node : node.parentNode ?? document.createElement("p"))),
+  )).observe(document.body, { childList: true, subtree: true });
+})()`;
+
+test("A page that the browser translates goes on showing the current state", async () => {
+  stage.answerWith(500);
+  await stage.recordLeads(workspaceId, 2);
+  await until(async () => (await PLATFORM.readWebhook({ webhookId })).state === "failing");
+  await go(`webhooks/${webhookId}`);
+  const badge = page.locator(".titled .badge");
+  await expect.poll(() => badge.innerText()).toBe("Failing");
+  await page.locator(".rows tbody tr").nth(1).waitFor();
+  await page.evaluate(TRANSLATION);
+  await expect.poll(() => badge.innerText()).toBe("«Failing»");
+  stage.answerWith(204);
+  const since = new Date(Date.now() - 3_600_000).toISOString();
+  await PLATFORM.redeliver({ webhookId, since, states: ["retrying"] });
+  await until(async () => (await PLATFORM.readWebhook({ webhookId })).state === "healthy");
+  await page.evaluate("dispatchEvent(new Event('online'))");
+  await expect.poll(() => badge.innerText()).toBe("«Healthy»");
+  await expect.poll(() => page.locator("main").innerText()).not.toMatch(/Failing|Response 500/);
+  expect(await visit.faults()).toEqual([]);
+});
