@@ -20,6 +20,7 @@ export type ListName =
       | "found_leads"
       | "audit_trail"
       | "webhook_changes"
+      | "workspace_changes"
       | "export"
     );
 

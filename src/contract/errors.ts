@@ -39,7 +39,7 @@ export const ERRORS = {
   },
   webhook_not_found: {
     statuses: [404],
-    message: "Cet abonnement n’existe pas dans l’espace de travail.",
+    message: "Ce webhook n’existe pas dans l’espace de travail.",
     when: "The workspace has no webhook with this id, or it was deleted.",
     todo: "If you were trying to delete it, there is nothing left to do.",
   },
@@ -91,14 +91,14 @@ export const REASONS = {
   body_too_slow: "Le corps de la requête n’a pas été reçu à temps.",
   unsupported_media_type:
     "Le corps de la requête doit être du JSON (application/json) non compressé.",
-  subscription_limit_reached: "Le nombre maximal d’abonnements est atteint.",
+  subscription_limit_reached: "Le nombre maximal de webhooks est atteint.",
   idempotency_key_reused: "Cette clé d’idempotence a déjà été utilisée pour une autre requête.",
 } as const;
 
 /** The reasons that only the portal's page gets. Clients of the API never get them, so no document lists them. */
 const PORTAL_REASONS = {
   read_only_session: "Cette session du portail ne permet que la consultation.",
-  changed_meanwhile: "Quelqu’un d’autre a modifié cet abonnement entre-temps.",
+  changed_meanwhile: "Quelqu’un d’autre a modifié ce webhook entre-temps.",
 } as const;
 
 export type Reason = keyof typeof REASONS;

@@ -17,6 +17,7 @@ import type {
   TriggerType,
   WebhookEvent,
 } from "../contract/enumerations.ts";
+import { HISTORY_METHODS } from "../contract/history.ts";
 import { fromHex, type Hex } from "../primitives/bytes.ts";
 
 /*
@@ -245,8 +246,13 @@ export const subscriptions = sqliteTable(
      * repeat the request: see `isRepeatable` in subscriptions/creation.ts.
      */
     idempotencyKey: text("idempotency_key"),
-    /** The URL and events of that request; those of the subscription may have changed since. */
-    requested: text({ mode: "json" }).$type<{ url: string; events: WebhookEvent[] }>(),
+    /** The fields of that request; those of the subscription may have changed since. */
+    requested: text({ mode: "json" }).$type<{
+      url: string;
+      events: WebhookEvent[];
+      description?: string;
+      headerNames?: string[];
+    }>(),
     disabledAt: integer("disabled_at"),
     /** Whether it was disabled because it had failed for too long, rather than by an administrator. */
     disabledByFailures: integer("disabled_by_failures", { mode: "boolean" })
@@ -598,8 +604,16 @@ export interface ChangedFields {
 }
 
 /**
- * The audit trail of calls of the Platform API and of changes in the portal; only the directory has rows. It has no
- * personal data, except the actor, and any in the URL or description of a subscription.
+ * SQL condition: an entry is a change of a subscription, or a call that the history of a workspace shows. A query has it
+ * as it is, so that it uses the index.
+ */
+export const IN_HISTORY = sql.raw(
+  `(webhook_id IS NOT NULL OR method IN (${HISTORY_METHODS.map((name) => `'${name}'`).join(", ")}))`,
+);
+
+/**
+ * The audit trail of calls of the Platform API and of changes in the portal and through the API; only the directory has
+ * rows. It has no personal data, except the actor, and any in the URL or description of a subscription.
  */
 export const auditTrail = sqliteTable(
   "audit_trail",
@@ -630,6 +644,7 @@ export const auditTrail = sqliteTable(
     index("audit_trail_changes")
       .on(table.workspaceId, table.lasting, table.at, table.id)
       .where(sql`webhook_id IS NOT NULL`),
+    index("audit_trail_history").on(table.workspaceId, table.at, table.id).where(IN_HISTORY),
     index("audit_trail_of_webhook")
       .on(table.webhookId, table.at, table.id)
       .where(sql`webhook_id IS NOT NULL`),

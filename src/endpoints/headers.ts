@@ -139,9 +139,19 @@ export async function sealHeaders(
   owner: HeadersOwner,
   headers: CustomHeaders,
 ): Promise<{ headerNames: string[]; sealedHeaders: string | null }> {
+  // A workspace without custom headers needs no readable data key.
+  if (Object.keys(headers).length === 0) return { headerNames: [], sealedHeaders: null };
+  return sealHeadersUnder(await expectDataKey(env.ENCRYPTION_KEYS, owner), owner, headers);
+}
+
+/** Makes the stored form of headers under the data key of their workspace. */
+export async function sealHeadersUnder(
+  key: CryptoKey,
+  owner: Pick<HeadersOwner, "subscriptionId">,
+  headers: CustomHeaders,
+): Promise<{ headerNames: string[]; sealedHeaders: string | null }> {
   const headerNames = Object.keys(headers);
   if (headerNames.length === 0) return { headerNames, sealedHeaders: null };
-  const key = await expectDataKey(env.ENCRYPTION_KEYS, owner);
   return { headerNames, sealedHeaders: await sealUnder(key, ownerOf(owner), headers) };
 }
 
@@ -156,4 +166,5 @@ export async function openHeaders(
   return openUnder(key, ownerOf(owner), sealed);
 }
 
-const ownerOf = ({ subscriptionId }: HeadersOwner) => `${subscriptionId}/headers`;
+const ownerOf = ({ subscriptionId }: Pick<HeadersOwner, "subscriptionId">) =>
+  `${subscriptionId}/headers`;

@@ -2,10 +2,11 @@ import { z } from "@hono/zod-openapi";
 import { WebhookId, WorkspaceId } from "../contract/fields.ts";
 import { AUDIT_KEPT_DAYS, PAGE_LIMIT } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
+import type { Database } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
-import { listAuditEntries, listChanges } from "../workspaces/audit-trail.ts";
+import { listAuditEntries, listChanges, listHistory, VIA_API } from "../workspaces/audit-trail.ts";
 import { labelKeys } from "../workspaces/key-rows.ts";
-import { ChangedFieldsView, WebhookChangeView } from "../workspaces/views.ts";
+import { ChangedFieldsView, WebhookChangeView, WorkspaceChangeView } from "../workspaces/views.ts";
 import { cursorOf, pageAfter, pageOf, toPage } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { findWebhook } from "./placements.ts";
@@ -22,7 +23,9 @@ const AuditEntryView = z.object({
     .record(z.string(), z.string())
     .describe("by id, the name and last characters of the API keys among them that still exist"),
   actor: z.string().nullable().describe("as the caller gave it"),
-  via: z.string().describe("rpc, https: and the id of the key, or portal"),
+  via: z
+    .string()
+    .describe("rpc, https: and the id of the key, portal, or api: and the id of the API key"),
   result: z.string().describe("ok; a reason and a field, such as not_found: webhookId; or failed"),
   durationMs: z.int(),
   webhookId: z.string().nullable().describe("the webhook that it changed, if any"),
@@ -33,7 +36,7 @@ const AuditEntryView = z.object({
 });
 
 export const listAuditTrail = operation({
-  about: `Lists the calls of these operations, and the changes that were made in the portal, in the last ${AUDIT_KEPT_DAYS} days, newest first, ${PAGE_LIMIT.max} per page; of one workspace, even if it is erased, or of all.`,
+  about: `Lists the calls of these operations, and the changes of subscriptions and sessions in the portal and through the API, in the last ${AUDIT_KEPT_DAYS} days, newest first, ${PAGE_LIMIT.max} per page; of one workspace, even if it is erased, or of all.`,
   input: z.strictObject({
     workspaceId: WorkspaceId.nullish(),
     cursor: cursorOf("audit_trail"),
@@ -65,16 +68,46 @@ export const listWebhookChanges = operation({
   examples: [{ webhookId: "whk_…" }],
   async run(call, { webhookId, cursor }) {
     await findWebhook(call, webhookId);
-    const found = await listChanges(openDirectory(call.env), webhookId, pageAfter(cursor));
-    const items = found.items.map(({ at, method, actor, via, result, before, after }) => ({
-      at: isoTime(at),
-      method,
-      actor,
-      via,
-      result,
-      before,
-      after,
-    }));
+    const directory = openDirectory(call.env);
+    const found = await listChanges(directory, webhookId, pageAfter(cursor));
+    const items = (await showChanges(directory, found.items)).map(
+      ({ webhookId: _, ...change }) => change,
+    );
     return toPage("webhook_changes", { items, next: found.next });
   },
 });
+
+export const listWorkspaceChanges = operation({
+  about: `Lists the history of a workspace in the last ${AUDIT_KEPT_DAYS} days, newest first, ${PAGE_LIMIT.max} per page: changes of its subscriptions, deleted ones included, of its API keys and access, and portal links and sessions.`,
+  input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf("workspace_changes") }),
+  output: pageOf(WorkspaceChangeView),
+  examples: [{ workspaceId: "wks_…" }],
+  async run({ env }, { workspaceId, cursor }) {
+    const directory = openDirectory(env);
+    const found = await listHistory(directory, workspaceId, pageAfter(cursor));
+    const items = await showChanges(directory, found.items);
+    return toPage("workspace_changes", { items, next: found.next });
+  },
+});
+
+type Entries = Awaited<ReturnType<typeof listChanges>>["items"];
+
+/** Makes the views of changes, with the names of the API keys that made them. */
+async function showChanges(directory: Database, entries: Entries): Promise<WorkspaceChangeView[]> {
+  const keyOf = (via: string) => via.slice(via.startsWith(VIA_API) ? VIA_API.length : via.length);
+  const labels = await labelKeys(
+    directory,
+    entries.map(({ via }) => keyOf(via)),
+  );
+  return entries.map(({ at, method, actor, via, result, webhookId, before, after }) => ({
+    at: isoTime(at),
+    method,
+    actor,
+    via,
+    key: labels[keyOf(via)] ?? null,
+    result,
+    webhookId,
+    before,
+    after,
+  }));
+}

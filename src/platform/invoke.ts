@@ -5,6 +5,7 @@ import { isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { PORTAL_LASTING_CHANGES_PER_DAY } from "../contract/limits.ts";
 import { parseInput } from "../contract/parse.ts";
+import type { PortalGrant } from "../contract/portal-token.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { causeOf } from "../db/errors.ts";
 import type { ChangedFields } from "../db/schema.ts";
@@ -15,6 +16,7 @@ import {
   findLastingWait,
   insertAuditEntry,
   isLasting,
+  VIA_API,
   VIA_PORTAL,
 } from "../workspaces/audit-trail.ts";
 import { inTime } from "../workspaces/placement.ts";
@@ -177,6 +179,43 @@ export async function runInPortal<Result>(
   } finally {
     entry.durationMs = Math.round(performance.now() - startedAt);
     if (entry.webhookId !== null) await writeAuditEntry(env, { ...entry, ids: [entry.webhookId] });
+  }
+}
+
+/** Notes for the audit trail that a portal session was opened; once for each link, however often that is opened. */
+export function noteSession({ env, ctx }: Call, grant: PortalGrant): void {
+  const { workspaceId, actor, issuedAt } = grant;
+  const entry = newEntry("openPortalSession", VIA_PORTAL);
+  const id = `session ${workspaceId} ${issuedAt} ${grant.endsAt} ${actor}`;
+  const opened = { ...entry, id, at: issuedAt, workspaceId, actor, result: "ok" };
+  ctx.waitUntil(writeAuditEntry(env, opened));
+}
+
+/**
+ * Calls `run`, which changes a subscription with an API key. The entry of the audit trail is written after the response,
+ * so that clients do not wait for it.
+ */
+export async function runForKey<Result>(
+  { env, ctx }: Call,
+  method: string,
+  caller: { workspaceId: string; keyId: string | null },
+  run: (noteChange: (change: WebhookChange) => void) => Promise<Result>,
+): Promise<Result> {
+  const { workspaceId, keyId } = caller;
+  const entry = { ...newEntry(method, `${VIA_API}${keyId}`), workspaceId };
+  const startedAt = performance.now();
+  try {
+    const result = await run((change) => void Object.assign(entry, change));
+    entry.result = "ok";
+    return result;
+  } catch (thrown) {
+    // A rejected call has changed nothing.
+    if (causeOf(thrown) instanceof ApiError) entry.webhookId = null;
+    throw thrown;
+  } finally {
+    entry.durationMs = Math.round(performance.now() - startedAt);
+    if (entry.webhookId !== null)
+      ctx.waitUntil(writeAuditEntry(env, { ...entry, ids: [entry.webhookId] }));
   }
 }
 

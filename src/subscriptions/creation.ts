@@ -16,12 +16,25 @@ const CREATED_COLUMNS = {
   createdAt: subscriptions.createdAt,
 };
 
-/** A subscription as it is created. */
-export type NewSubscription = Pick<typeof subscriptions.$inferSelect, keyof typeof CREATED_COLUMNS>;
+type Row = typeof subscriptions.$inferSelect;
 
-/** A created subscription, with the URL and events that were requested; null without an `Idempotency-Key`. */
-export type CreatedSubscription = NewSubscription &
-  Pick<typeof subscriptions.$inferSelect, "requested">;
+/** A subscription as it is created. */
+export type NewSubscription = Pick<Row, keyof typeof CREATED_COLUMNS> &
+  Partial<Pick<Row, "description" | "headerNames" | "sealedHeaders">>;
+
+/** The fields that tell a request from another one with the same `Idempotency-Key`; values of headers do not. */
+export function requestedFields(row: Omit<NewSubscription, "sealedSecret" | "createdAt">) {
+  const { url, events, description, headerNames = [] } = row;
+  return {
+    url,
+    events,
+    ...(description && { description }),
+    ...(headerNames.length > 0 && { headerNames }),
+  };
+}
+
+/** A created subscription, with the fields that were requested; null without an `Idempotency-Key`. */
+export type CreatedSubscription = Pick<Row, keyof typeof CREATED_COLUMNS | "requested">;
 
 /** The request that creates a subscription. */
 export interface CreationRequest {
@@ -100,7 +113,7 @@ export function insertSubscription(
 ): Statements<{ stored: CreatedSubscription | undefined; max: number }> {
   const { id, workspaceId, deletedAt } = subscriptions;
   const idempotencyKey = scopedKey(request);
-  const requested = idempotencyKey === null ? null : { url: row.url, events: row.events };
+  const requested = idempotencyKey === null ? null : requestedFields(row);
   const isWorkspace = eq(workspaces.id, row.workspaceId);
   const [forget, find] =
     idempotencyKey === null

@@ -12,7 +12,13 @@ import {
   openHeaders,
   sealHeaders,
 } from "../endpoints/headers.ts";
-import { type Changeable, isSubscription, unknownWebhook } from "./subscriptions.ts";
+import {
+  type Changeable,
+  isSubscription,
+  SHOWN_COLUMNS,
+  type ShownFields,
+  unknownWebhook,
+} from "./subscriptions.ts";
 
 /* Reads and changes the fields of a subscription that people edit, and compares them for the audit trail. */
 
@@ -25,14 +31,9 @@ export async function findFields(db: Database, webhookId: string) {
     .select({
       id: subscriptions.id,
       workspaceId: subscriptions.workspaceId,
-      url: subscriptions.url,
-      events: subscriptions.events,
-      description: subscriptions.description,
-      headerNames: subscriptions.headerNames,
+      ...SHOWN_COLUMNS,
       sealedHeaders: subscriptions.sealedHeaders,
       sealedSecret: subscriptions.sealedSecret,
-      disabledAt: subscriptions.disabledAt,
-      rotatedAt: subscriptions.rotatedAt,
       sealedDataKey: workspaces.sealedDataKey,
     })
     .from(subscriptions)
@@ -104,7 +105,7 @@ export function expectFields(before: Fields, expected: Expected): void {
 }
 
 /** Returns the fields in the form of the audit trail, which has no values of headers. */
-export function showFields(fields: Fields): ChangedFields {
+export function showFields(fields: ShownFields): ChangedFields {
   return {
     url: fields.url,
     events: fields.events,

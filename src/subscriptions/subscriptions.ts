@@ -45,6 +45,17 @@ export function isSubscription(id: string): SQL | undefined {
   return and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt));
 }
 
+/** The fields of a subscription that people edit, and that the audit trail shows. */
+export const SHOWN_COLUMNS = {
+  url: subscriptions.url,
+  events: subscriptions.events,
+  description: subscriptions.description,
+  headerNames: subscriptions.headerNames,
+  disabledAt: subscriptions.disabledAt,
+  rotatedAt: subscriptions.rotatedAt,
+};
+export type ShownFields = Pick<SubscriptionRow, keyof typeof SHOWN_COLUMNS>;
+
 /** Makes the error for a subscription that does not exist. */
 export function unknownWebhook(): InputError {
   return unknownInput("webhookId", "no such subscription");
@@ -116,13 +127,18 @@ export function deleteSubscription(
   workspaceId: string | null,
   id: string,
   now: number,
-): Statements<{ found: boolean; wakeUps: WakeUp[] }> {
+): Statements<{ found: boolean; fields: ShownFields | undefined; wakeUps: WakeUp[] }> {
   const isOwn = workspaceId === null ? undefined : eq(subscriptions.workspaceId, workspaceId);
   const ended = endSubscriptions(and(eq(subscriptions.id, id), isOwn), {
     deletedAt: now,
     earlierSecrets: null,
   });
-  return readAs(ended, ({ count, wakeUps }) => ({ found: count > 0, wakeUps }));
+  const fields = qb.select(SHOWN_COLUMNS).from(subscriptions).where(isSubscription(id));
+  return readAs(combine({ fields, ended }), ({ fields: [shown], ended: { count, wakeUps } }) => ({
+    found: count > 0,
+    fields: count > 0 ? shown : undefined,
+    wakeUps,
+  }));
 }
 
 export type Changeable = "url" | "events" | "description" | "headerNames" | "sealedHeaders";

@@ -17,7 +17,7 @@ import {
 } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
 import { isOnPage, type Page, type PageRequest, preparePage } from "../db/page.ts";
-import { auditTrail, workspaces } from "../db/schema.ts";
+import { auditTrail, IN_HISTORY, workspaces } from "../db/schema.ts";
 import { queryIfReachable } from "./placement.ts";
 
 /** An entry of the audit trail, which is in the directory. */
@@ -25,6 +25,8 @@ export type AuditEntry = typeof auditTrail.$inferInsert;
 
 /** The `via` of changes that were made in the portal. */
 export const VIA_PORTAL = "portal";
+/** The beginning of the `via` of changes that an API key has made; its id follows. */
+export const VIA_API = "api:";
 
 /**
  * Inserts an entry, unless it is stored already. If its workspace is erased, or about to be, the entry has no change:
@@ -48,7 +50,9 @@ export async function insertAuditEntry(db: Database, entry: AuditEntry): Promise
       sql`WHERE true`,
     ).onConflictDoNothing(),
     pruned:
-      entry.via === VIA_PORTAL && entry.workspaceId ? pruneChanges(entry.workspaceId) : undefined,
+      entry.workspaceId && /^(portal$|api:)/.test(entry.via)
+        ? pruneChanges(entry.workspaceId)
+        : undefined,
   });
 }
 
@@ -56,14 +60,15 @@ export async function insertAuditEntry(db: Database, entry: AuditEntry): Promise
 const PRUNED_MAX = 10;
 
 /**
- * Deletes the oldest changes that a workspace made in its portal, beyond `PORTAL_CHANGES_KEPT`, so that no tenant can
- * fill the database that it shares with others. Calls of the platform stay, and so do changes of URLs, secrets and
- * headers, which `findLastingWait` bounds.
+ * Deletes the oldest changes that a workspace made in its portal or with its API keys, beyond `PORTAL_CHANGES_KEPT`, so
+ * that no tenant can fill the database that it shares with others. Calls of the platform stay, and so do changes of
+ * URLs, secrets and headers in the portal, which `findLastingWait` bounds.
  */
 function pruneChanges(workspaceId: string): Part {
   const { at, id, via } = auditTrail;
   const isChange = isChangeOf(workspaceId, false);
-  return sql`DELETE FROM ${auditTrail} WHERE ${via} = ${VIA_PORTAL} AND (${at}, ${id}) IN (
+  const isTenants = sql`(${via} = ${VIA_PORTAL} OR ${via} GLOB ${`${VIA_API}*`})`;
+  return sql`DELETE FROM ${auditTrail} WHERE ${isTenants} AND (${at}, ${id}) IN (
     SELECT ${at}, ${id} FROM ${auditTrail} WHERE ${isChange}
     ORDER BY ${at} DESC, ${id} DESC LIMIT ${PRUNED_MAX} OFFSET ${PORTAL_CHANGES_KEPT})`;
 }
@@ -127,6 +132,9 @@ export function clearChanges(workspaceId: string): Statements<number> {
   );
 }
 
+/** The results of calls that have changed something, or may have. A rejected call has not. */
+const MAY_HAVE_HAPPENED = ["ok", "failed"];
+
 const ENTRY_ORDER = { at: auditTrail.at, id: auditTrail.id };
 const prepareEntries = (condition?: SQL) =>
   preparePage({
@@ -150,11 +158,27 @@ export function listAuditEntries(
     : readOfWorkspace(db, { workspaceId }, request);
 }
 
+const readHistory = prepareEntries(
+  and(
+    eq(auditTrail.workspaceId, sql.placeholder("workspaceId")),
+    IN_HISTORY,
+    inArray(auditTrail.result, MAY_HAVE_HAPPENED),
+  ),
+);
+
+/** Reads one page of the history of a workspace, newest first: what the index `audit_trail_history` has. */
+export function listHistory(
+  db: Database,
+  workspaceId: string,
+  request: PageRequest,
+): Promise<Page<typeof auditTrail.$inferSelect>> {
+  return readHistory(db, { workspaceId }, request);
+}
+
 const readChanges = prepareEntries(
   and(
     eq(auditTrail.webhookId, sql.placeholder("webhookId")),
-    // A rejected call has changed nothing. A failed one may have.
-    inArray(auditTrail.result, ["ok", "failed"]),
+    inArray(auditTrail.result, MAY_HAVE_HAPPENED),
   ),
 );
 

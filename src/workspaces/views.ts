@@ -32,12 +32,27 @@ export const WebhookChangeView = z.object({
     .string()
     .nullable()
     .describe("the person, as the platform named them; null if it did not"),
-  via: z.string().describe("portal, rpc, or https: and the id of the key"),
+  via: z
+    .string()
+    .describe("portal, rpc, https: and the id of the key, or api: and the id of the API key"),
+  key: z
+    .string()
+    .nullable()
+    .describe("the name and last characters of that API key, if it still exists"),
   result: z.string().describe("ok, or failed, after which the change may have happened"),
   before: ChangedFieldsView.nullable().describe("null if the operation changes no field"),
   after: ChangedFieldsView.nullable(),
 });
 export type WebhookChangeView = z.infer<typeof WebhookChangeView>;
+
+/** An entry of the history of a workspace. */
+export const WorkspaceChangeView = WebhookChangeView.extend({
+  webhookId: z
+    .string()
+    .nullable()
+    .describe("the subscription that it changed, which may be deleted"),
+});
+export type WorkspaceChangeView = z.infer<typeof WorkspaceChangeView>;
 
 export const ApiKeyView = z.object({
   keyId: z.string(),

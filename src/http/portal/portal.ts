@@ -1,12 +1,16 @@
+import { z } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
+import { DESCRIPTION_MAX_LENGTH } from "../../contract/limits.ts";
 import { parseInput } from "../../contract/parse.ts";
 import type { OpenedSession } from "../../contract/portal-token.ts";
-import { isObject, runInPortal } from "../../platform/invoke.ts";
+import { CustomHeaders } from "../../endpoints/headers.ts";
+import { isObject, noteSession, runInPortal } from "../../platform/invoke.ts";
 import type { Operation } from "../../platform/operation.ts";
 import { OPERATIONS, type PlatformMethod } from "../../platform/operations.ts";
 import { signPortalToken } from "../../platform/portal-token.ts";
+import { label } from "../../primitives/text.ts";
 import { findFields, showFields } from "../../subscriptions/fields.ts";
 import { PAGE_HEADERS, readAsset, serveHashed } from "../assets.ts";
 import { readJson } from "../body.ts";
@@ -58,13 +62,14 @@ portal.use("/portal/api/*", authenticatePortal);
 portal.use("/portal/api/webhooks/*", served("webhooks"));
 
 /**
- * Exchanges the token of a link for that of a session. Nothing is stored, so a link can be exchanged again until it
- * expires, for a session that ends at the same time.
+ * Exchanges the token of a link for that of a session. Only the audit trail notes it, so a link can be exchanged again
+ * until it expires, for a session that ends at the same time.
  */
 portal.post(EXCHANGE, async (c) => {
   const { grant, name } = c.get("portal");
   const { workspaceId: id, actor, readOnly, returnUrl } = grant;
   const token = await signPortalToken(c.env.PORTAL_SIGNING_KEYS, "session", grant);
+  noteSession({ env: c.env, ctx: c.executionCtx }, grant);
   const opened = { token, workspace: { id, name }, actor, readOnly, returnUrl };
   return c.json(opened satisfies OpenedSession);
 });
@@ -75,6 +80,7 @@ portal.post(EXCHANGE, async (c) => {
  */
 export const ALLOWED = [
   ["GET", "/workspace", "readWorkspace"],
+  ["GET", "/changes", "listWorkspaceChanges"],
   ["GET", "/keys", "listApiKeys"],
   ["GET", "/webhooks", "listWebhooks"],
   ["GET", "/failures", "listFailures"],
@@ -95,17 +101,26 @@ export const ALLOWED = [
 for (const [method, path, name] of ALLOWED)
   portal.on(method, `/portal/api${path}`, async (c) => c.json(await perform(c, name)));
 
+const PortalCreation = z.strictObject({
+  ...WebhookCreation.shape,
+  description: label(DESCRIPTION_MAX_LENGTH).optional(),
+  headers: CustomHeaders.optional(),
+});
+
 // These two are operations of the API, which take the workspace from the key. Here, it comes from the session.
 portal.post("/portal/api/webhooks", async (c) => {
-  const creation = parseInput(WebhookCreation, await readJson(c));
-  const headers = parseInput(CreationHeaders, c.req.header());
+  const creation = parseInput(PortalCreation, await readJson(c));
+  const { [IDEMPOTENCY_KEY]: key } = parseInput(CreationHeaders, c.req.header());
   const created = await inSession(c, "createWebhook", async (noteChange) => {
-    await noteChange({ webhookId: null, after: { url: creation.url, events: creation.events } });
-    const webhook = await subscribe(c, creation, headers[IDEMPOTENCY_KEY]);
+    const { description, headers = {} } = creation;
+    const more = { ...(description && { description }), headers: Object.keys(headers) };
+    const after = { url: creation.url, events: creation.events, ...more };
+    await noteChange({ webhookId: null, after });
+    const webhook = await subscribe(c, creation, key);
     const { id: webhookId, url, events, created_at } = webhook;
     // A repeated request has the same entry as the first one.
     const entry = { id: `created ${webhookId}`, at: Date.parse(created_at) };
-    await noteChange({ ...entry, webhookId, after: { url, events } });
+    await noteChange({ ...entry, webhookId, after: { url, events, ...more } });
     return webhook;
   });
   return c.json(created, 201);

@@ -5,15 +5,20 @@ import { ApiError, type Reason } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
 import { STOPS_WITHIN_MS, SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
 import { commit, query, withoutRetries } from "../../db/client.ts";
+import type { ChangedFields } from "../../db/schema.ts";
 import { sendWakeUps } from "../../delivery/messages.ts";
+import { type CustomHeaders, sealHeadersUnder } from "../../endpoints/headers.ts";
 import { findDnsFault, readTarget } from "../../endpoints/resolve.ts";
 import { openSecret, sealSecret } from "../../endpoints/secrets.ts";
 import { mintSecret } from "../../endpoints/signature.ts";
+import { runForKey } from "../../platform/invoke.ts";
 import {
   type CreatedSubscription,
   insertSubscription,
+  requestedFields,
   selectCreated,
 } from "../../subscriptions/creation.ts";
+import { showFields } from "../../subscriptions/fields.ts";
 import {
   deleteSubscription,
   listSubscriptions,
@@ -107,7 +112,15 @@ webhookRoutes.openapi(
   }),
   async (c) => {
     const { [IDEMPOTENCY_KEY]: key } = c.req.valid("header");
-    return c.json(await subscribe(c, c.req.valid("json"), key), 201);
+    const created = await runWithKey(c, "createWebhook", async (noteChange) => {
+      const webhook = await subscribe(c, c.req.valid("json"), key);
+      const { id: webhookId, url, events, created_at } = webhook;
+      // A repeated request has the same entry as the first one.
+      const entry = { id: `created ${webhookId}`, at: Date.parse(created_at) };
+      noteChange({ ...entry, webhookId, after: { url, events } });
+      return webhook;
+    });
+    return c.json(created, 201);
   },
 );
 
@@ -161,10 +174,30 @@ webhookRoutes.openapi(
     },
   }),
   async (c) => {
-    await unsubscribe(c, c.req.valid("param").id);
+    const { id } = c.req.valid("param");
+    await runWithKey(c, "deleteWebhook", async (noteChange) => {
+      noteChange({ webhookId: id });
+      noteChange({ webhookId: id, before: await unsubscribe(c, id) });
+    });
     return c.body(null, 204);
   },
 );
+
+/** Runs a change of a subscription for an API key, and notes it in the audit trail. */
+function runWithKey<Result>(
+  c: Context<AppEnv>,
+  method: string,
+  run: Parameters<typeof runForKey<Result>>[3],
+): Promise<Result> {
+  const { env, executionCtx: ctx } = c;
+  return runForKey({ env, ctx }, method, c.var, run);
+}
+
+/** A subscription to create. Only the portal gives it a description and custom headers. */
+interface Creation extends z.output<typeof WebhookCreation> {
+  description?: string | undefined;
+  headers?: CustomHeaders | undefined;
+}
 
 /**
  * Creates a subscription of the workspace. Its secret is shown only in this response, and in the response to the same
@@ -172,7 +205,7 @@ webhookRoutes.openapi(
  */
 export async function subscribe(
   c: Context<AppEnv>,
-  creation: z.output<typeof WebhookCreation>,
+  creation: Creation,
   idempotencyKey: string | null = null,
 ): Promise<WebhookWithSecret> {
   const db = c.get("db");
@@ -181,8 +214,18 @@ export async function subscribe(
   const createdAt = Date.now();
   const target = readTarget(c.env, creation.url);
   if (typeof target === "string") throw invalidUrl(target);
-  const wanted = { url: target.uri, events: [...new Set(creation.events)] };
+  const id = randomId("webhook");
+  const { description = null, headers = {} } = creation;
   const dataKey = await loadDataKeyToWrite(db, c.env.ENCRYPTION_KEYS, workspaceId);
+  const fields = {
+    id,
+    workspaceId,
+    url: target.uri,
+    events: [...new Set(creation.events)],
+    description,
+    ...(await sealHeadersUnder(dataKey, { subscriptionId: id }, headers)),
+  };
+  const wanted = requestedFields(fields);
   const earlier =
     idempotencyKey === null
       ? undefined
@@ -190,9 +233,8 @@ export async function subscribe(
   if (earlier) return showSecret(dataKey, wanted, earlier);
   const fault = await findDnsFault(c.env, target);
   if (fault) throw invalidUrl(fault);
-  const id = randomId("webhook");
   const sealedSecret = await sealSecret(dataKey, id, mintSecret());
-  const row = { id, workspaceId, ...wanted, sealedSecret, createdAt };
+  const row = { ...fields, sealedSecret, createdAt };
   const { stored, max } = await commit(db, insertSubscription(row, { idempotencyKey, keyId }));
   if (!stored) throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
   return showSecret(dataKey, wanted, stored);
@@ -210,14 +252,13 @@ function invalidUrl(reason: Reason): ApiError {
  */
 async function showSecret(
   dataKey: CryptoKey,
-  wanted: z.output<typeof WebhookCreation>,
+  wanted: ReturnType<typeof requestedFields>,
   stored: CreatedSubscription,
 ): Promise<WebhookWithSecret> {
   const requested = stored.requested ?? wanted;
-  if (
-    requested.url !== wanted.url ||
-    String(requested.events.toSorted()) !== String(wanted.events.toSorted())
-  )
+  const sorted = ({ events, ...others }: typeof wanted) =>
+    JSON.stringify({ ...others, events: events.toSorted() });
+  if (sorted(requested) !== sorted(wanted))
     throw new ApiError("invalid_request", {
       parameter: IDEMPOTENCY_KEY,
       reason: "idempotency_key_reused",
@@ -227,12 +268,13 @@ async function showSecret(
   return { ...toWebhook({ ...stored, ...requested, disabledAt: null }), secret };
 }
 
-/** Deletes a subscription of the workspace. @throws ApiError if there is none. */
-export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<void> {
+/** Deletes a subscription of the workspace. Returns what it was. @throws ApiError if there is none. */
+export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<ChangedFields> {
   if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
   const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
   // The deletion is tried once. If its reply was lost, a second try would wrongly give 404.
-  const { found, wakeUps } = await commit(withoutRetries(c.get("db")), deletion);
-  if (!found) throw new ApiError("webhook_not_found");
+  const { fields, wakeUps } = await commit(withoutRetries(c.get("db")), deletion);
+  if (!fields) throw new ApiError("webhook_not_found");
   c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("database"), wakeUps));
+  return showFields(fields);
 }

@@ -131,6 +131,7 @@ const OTHERS: Record<Exclude<PlatformMethod, keyof typeof UNDOABLE>, string> = {
   databases: READS,
   listAuditTrail: READS,
   listWebhookChanges: READS,
+  listWorkspaceChanges: READS,
   health: READS,
 };
 

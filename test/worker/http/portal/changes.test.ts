@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { encodeCursor } from "../../../../src/contract/cursor.ts";
-import { openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
+import { openApi, openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
 import { HOUR_MS, subscribe, subscriberUrl } from "../../../support/deliveries.ts";
 import { keepLog } from "../../../support/log-lines.ts";
 import { WORKSPACE_DB } from "../../../support/placement.ts";
@@ -17,6 +17,7 @@ async function openAs(workspaceId: string, actor = ACTOR) {
   return portalOf((await exchange(new URL(url).hash.slice(1))).body.token);
 }
 
+type WorkspaceChange = Awaited<ReturnType<typeof Platform.listWorkspaceChanges>>["items"][number];
 type Change = Awaited<ReturnType<typeof Platform.listWebhookChanges>>["items"][number];
 
 /** The changes of a subscription, oldest first, as its portal shows them. */
@@ -46,6 +47,7 @@ test("Each change in the portal is listed with its actor and what it was before"
     method,
     actor: ACTOR,
     via: "portal",
+    key: null,
     result: "ok",
     before,
     after,
@@ -70,7 +72,8 @@ test("Each change in the portal is listed with its actor and what it was before"
   ]);
   expect((await Platform.listWebhookChanges({ webhookId })).items.toReversed()).toEqual(changes);
   const { items } = await Platform.listAuditTrail({ workspaceId });
-  expect(items.filter(({ via }) => via === "portal")).toHaveLength(changes.length);
+  const ofPortal = items.filter(({ via, webhookId }) => via === "portal" && webhookId !== null);
+  expect(ofPortal).toHaveLength(changes.length);
   const { results } = await env.DB.prepare("SELECT * FROM audit_trail").all();
   expect(JSON.stringify(results) + lines.join()).not.toContain("gateway-secret");
   expect(lines.join()).not.toContain(ACTOR);
@@ -342,4 +345,43 @@ test("A reading of a lead in the portal can be told from the log", async () => {
     eventId: eventIds[0],
     address: expect.any(String),
   });
+});
+
+test("The history of a workspace says who deleted a webhook, and who opened the portal", async () => {
+  const { workspaceId } = await Platform.createWorkspace({ name: "Groupe Horizon" });
+  const { keyId, apiKey } = await Platform.createApiKey({ workspaceId, name: "CRM" });
+  const api = openApi(apiKey);
+  const [first, second] = [subscriberUrl(), subscriberUrl()];
+  const wanted = { url: first, events: ["lead.created"] };
+  const { body: ours } = await api.post<{ id: string }>("/v1/webhooks", wanted);
+  const { url } = await Platform.createPortalLink({ workspaceId, actor: ACTOR });
+  const link = new URL(url).hash.slice(1);
+  // A link that is opened again has one entry.
+  await exchange(link);
+  const portal = portalOf((await exchange(link)).body.token);
+  const { body: theirs } = await portal.post<{ id: string }>("/webhooks", {
+    ...wanted,
+    url: second,
+  });
+  expect((await portal.delete(`/webhooks/${ours.id}`)).status).toBe(204);
+  expect((await api.delete(`/v1/webhooks/${theirs.id}`)).status).toBe(204);
+  expect((await api.delete(`/v1/webhooks/${theirs.id}`)).status).toBe(404);
+  // A call that only reads is no change.
+  await Platform.readWorkspace({ workspaceId });
+  const label = expect.stringMatching(/^CRM/);
+  const changes = () => portal.get<{ items: WorkspaceChange[] }>("/changes");
+  await expect.poll(async () => (await changes()).body.items.length).toBe(8);
+  expect((await changes()).body.items.toReversed()).toMatchObject([
+    { method: "createWorkspace", via: "rpc" },
+    { method: "createApiKey", via: "rpc", webhookId: null },
+    { method: "createWebhook", via: `api:${keyId}`, key: label, webhookId: ours.id },
+    { method: "createPortalLink", via: "rpc", actor: ACTOR },
+    { method: "openPortalSession", via: "portal", actor: ACTOR, webhookId: null },
+    { method: "createWebhook", via: "portal", actor: ACTOR, webhookId: theirs.id },
+    { method: "deleteWebhook", via: "portal", actor: ACTOR, before: { url: first } },
+    { method: "deleteWebhook", via: `api:${keyId}`, key: label, before: { url: second } },
+  ]);
+  const other = await openWorkspace();
+  const { items } = await Platform.listWorkspaceChanges({ workspaceId: other.workspaceId });
+  expect(JSON.stringify(items)).not.toContain(ACTOR);
 });
