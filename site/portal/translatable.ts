@@ -22,7 +22,7 @@ export function keepTranslatable(): void {
     if (props?.children == null || !(isElement || type === Fragment)) return;
     const children = Array.isArray(props.children) ? props.children : [props.children];
     const shown = children.filter((child) => child != null && typeof child !== "boolean");
-    if (isElement && shown.every(isText))
+    if (isElement && shown.length > 0 && shown.every(isText))
       Object.assign(props, { textContent: shown.join(""), children: undefined });
     else props.children = children.map(wrapText);
   };

@@ -414,7 +414,7 @@ export const fr: Texts = {
 
   since: {
     label: "Depuis",
-    first: (time) => `Premier non livré (${time})`,
+    first: (time) => `1er non livré (${time})`,
     hour: "Une heure",
     day: "24 heures",
     week: "7 jours",
