@@ -45,7 +45,7 @@ const BOUNDS: Record<string, unknown[]> = {
     RESPONSE_KEPT_BYTES + HEADERS_KEPT_BYTES,
   ],
   "pending deliveries": [PENDING_MAX],
-  subscriptions: [SUBSCRIPTIONS_MAX, AGREED_SUBSCRIPTIONS_MAX],
+  webhooks: [SUBSCRIPTIONS_MAX, AGREED_SUBSCRIPTIONS_MAX],
   "settled events": [vars.EVENTS_KEPT_MAX, vars.EVENTS_KEPT_DAYS],
   "entries of the audit trail about URLs, secrets and headers": [
     PORTAL_LASTING_CHANGES_PER_DAY,
