@@ -100,7 +100,7 @@ async function showPortal(page: Page): Promise<void> {
   const { hash } = await subscribeSample(runtime);
   await page.goto(`${SHOWN}/portal${hash}`);
   await page.getByRole("link", { name: "hooks.groupe-horizon" }).click();
-  await page.locator("tbody .badge.failing").first().waitFor();
+  await page.getByText("401").first().waitFor();
   // The mouse must point at nothing, and the focus must be invisible.
   await page.mouse.move(0, 0);
   await page.waitForTimeout(500);
