@@ -174,7 +174,7 @@ function findCircle(imported: Import[]): string[] | undefined {
   return undefined;
 }
 
-test.each(["src", "scripts"])(
+test.each(["src", "site", "scripts"])(
   "no file of %s imports itself through others, types included",
   (folder) => {
     expect(findCircle(read(join(ROOT, folder)).imports)).toBeUndefined();
