@@ -16,7 +16,6 @@ import {
   partialDeployment,
   platform,
   type Run,
-  SUCCESS,
   sendUnauthenticated,
   subscribe,
   type Webhook,
@@ -30,16 +29,6 @@ describe("What the service does", () => {
     expect((await api.get<Page>("/automations")).body.data).toEqual([AN_AUTOMATION]);
     expect((await api.get<Page>("/leads")).body.data).toEqual([A_LEAD]);
     expect((await api.get<Page>("/runs")).body.data).toEqual([A_RUN]);
-  });
-
-  test.each([
-    ["pauses", "active", "paused"],
-    ["activates", "paused", "active"],
-  ])("A client %s automations", async (_, status, wanted) => {
-    const { api, recordAutomation } = await openWorkspace();
-    const path = `/automations/${await recordAutomation({ status })}`;
-    expect((await api.patch(path, { status: wanted })).status).toEqual(SUCCESS);
-    expect((await api.get<Automation>(path)).body.status).toBe(wanted);
   });
 
   test("A client subscribes to events that are pushed to a URL of the client", async () => {

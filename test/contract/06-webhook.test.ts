@@ -13,7 +13,6 @@ import {
   openReceiver,
   openWorkspace,
   type Page,
-  platform,
   type Run,
   SUCCESS,
   subscribe,
@@ -51,16 +50,6 @@ describe("Webhook (subscription)", () => {
 
   test("`created_at` is a date-time", async () => {
     expect((await subscribed()).webhook.created_at).toEqual(DATE_TIME);
-  });
-
-  test("`disabled_at` is null while the subscription is active", async () => {
-    expect((await subscribed()).webhook.disabled_at).toBeNull();
-  });
-
-  test("`disabled_at` is a date-time once the subscription was disabled", async () => {
-    const { read, webhook } = await subscribed();
-    await platform("disableWebhook", { webhookId: webhook.id });
-    expect((await read()).disabled_at).toEqual(DATE_TIME);
   });
 
   test("The creation response adds `secret`, a string", async () => {

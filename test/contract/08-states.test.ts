@@ -110,14 +110,6 @@ describe("Webhook subscription", () => {
     expect((await onlyWebhook(api))?.disabled_at).toBeNull();
   });
 
-  test("A subscription is removed by `DELETE /webhooks/{id}`", async () => {
-    const { api } = await openWorkspace();
-    const { id } = await subscribe(api, openReceiver().url);
-    expect((await onlyWebhook(api))?.id).toBe(id);
-    expect((await api.delete(`/webhooks/${id}`)).status).toEqual(SUCCESS);
-    expect(await onlyWebhook(api)).toBeUndefined();
-  });
-
   // An operator disables it here, because failures take days.
   test("A disabled subscription has its `disabled_at` set", async () => {
     const { api } = await openWorkspace();

@@ -178,12 +178,6 @@ describe("Common rules", () => {
     expect(status).not.toBe(400);
   });
 
-  test("The success code of `POST /webhooks` is 201", async () => {
-    const { api } = await openWorkspace();
-    const body = { url: openReceiver().url, events: EVENTS };
-    expect((await api.post("/webhooks", body)).status).toBe(201);
-  });
-
   describe.each(OPERATIONS)("`$operation`", ({ method, path, body }) => {
     test("Without `Authorization: Bearer <API_KEY>`, the response is 401 `invalid_api_key`", async () => {
       const answer = await sendUnauthenticated(null, method, path, body);

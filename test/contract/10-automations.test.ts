@@ -26,11 +26,6 @@ describe("`GET /automations`", () => {
     expect(body.data.map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
   });
 
-  test("`limit` is 25 by default", async () => {
-    const { api } = await openAutomations(26);
-    expect((await api.get<Page>("/automations")).body.data).toHaveLength(25);
-  });
-
   test.each(["1", "2", "100"])("`limit` can be %s", async (limit) => {
     const { api } = await openAutomations(3);
     const { body } = await api.get<Page>(`/automations?limit=${limit}`);
@@ -56,17 +51,6 @@ describe("`GET /automations`", () => {
       expect(answer.body.error.details.parameter).toBe("limit");
     },
   );
-
-  test.each([
-    ["absent", ""],
-    ["empty", "&cursor="],
-    ["the literal word `null`", "&cursor=null"],
-  ])("A `cursor` that is %s means the first page", async (_, cursor) => {
-    const { api } = await openAutomations(2);
-    const first = await api.get<Page>("/automations");
-    const { body } = await api.get<Page>(`/automations?limit=1${cursor}`);
-    expect(body.data).toEqual(first.body.data.slice(0, 1));
-  });
 
   test.each([
     ["`x`", "x"],

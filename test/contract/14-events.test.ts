@@ -1,12 +1,5 @@
 import { describe, expect, test } from "vitest";
-import {
-  openListening,
-  openReceiver,
-  type Page,
-  platform,
-  subscribe,
-  type Webhook,
-} from "./support.ts";
+import { openListening, openReceiver, platform, subscribe } from "./support.ts";
 
 describe("Events", () => {
   test.each(["widget", "social", "telephony", "lead_ads", "crm"])(
@@ -48,12 +41,5 @@ describe("Events", () => {
     const other = await subscribe(api, openReceiver().url);
     await platform("disableWebhook", { webhookId: other.id });
     expect(await events(0)).toEqual([]);
-  });
-
-  test("A client checks `disabled_at` in `GET /webhooks`", async () => {
-    const { api, webhook } = await openListening();
-    await platform("disableWebhook", { webhookId: webhook.id });
-    const { body } = await api.get<Page<Webhook>>("/webhooks");
-    expect(body.data).toMatchObject([{ id: webhook.id, disabled_at: expect.any(String) }]);
   });
 });

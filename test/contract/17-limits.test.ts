@@ -31,17 +31,6 @@ async function openUsedUp() {
 }
 
 describe("Limits: page size", () => {
-  test.each(["1", "100"])("`limit=%s` is accepted", async (limit) => {
-    const { api } = await openWorkspace();
-    expect((await api.get(`/leads?limit=${limit}`)).status).toBe(200);
-  });
-
-  test.each(["0", "101"])("`limit=%s` is refused with 400, never corrected", async (limit) => {
-    const { api } = await openWorkspace();
-    const answer = await api.get(`/leads?limit=${limit}`);
-    expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
-  });
-
   const SOCIAL = { type: "lead_ads", provider: "facebook", agent: AGENT, status: "active" };
   const RUN = { status: "success", triggerType: "comment" };
 
