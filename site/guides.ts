@@ -181,7 +181,12 @@ const REQUESTS = [
 
 /** The languages of files, by extension. */
 const HIGHLIGHTED: Record<string, string> = {
-  ...{ ".ts": "ts", ".py": "python", ".php": "php", ".go": "go", ".rb": "ruby", ".java": "java" },
+  ".ts": "ts",
+  ".py": "python",
+  ".php": "php",
+  ".go": "go",
+  ".rb": "ruby",
+  ".java": "java",
   ".cs": "csharp",
 };
 

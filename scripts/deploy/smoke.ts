@@ -34,7 +34,7 @@ interface TestedVersion {
 
 /** The result of a test. */
 interface TestResult {
-  /** What is wrong with the last answers; empty if nothing is. */
+  /** The faults of the last responses; empty if there are none. */
   faults: string[];
   /** Whether the version gave them. A new address may have no server yet, or still another one. */
   isItsOwn: boolean;

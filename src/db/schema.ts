@@ -262,7 +262,7 @@ export const subscriptions = sqliteTable(
      * When it first exceeded `PENDING_MAX`; null if it has not. A round whose last attempt has succeeded clears it.
      */
     pendingExhaustedAt: integer("pending_exhausted_at"),
-    /** What administrators were notified of: the last e-mail of each kind. A recovery removes the failure. */
+    /** The last e-mail of each kind that administrators were sent. A recovery removes the failure. */
     announced: text({ mode: "json" }).$type<Announced>().notNull().default({}),
     /** When it was deleted. The row stays until no delivery is pending, and no e-mail about it is less than a day old. */
     deletedAt: integer("deleted_at"),

@@ -88,7 +88,7 @@ export interface Announcement {
   kind: EmailKind;
   isReminder: boolean;
   recipients: string[];
-  /** What to record once the queue has the e-mails, one entry for each subscription. */
+  /** The values to record once the queue has the e-mails, one entry for each subscription. */
   entries: AnnouncementEntry[];
 }
 

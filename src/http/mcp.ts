@@ -38,7 +38,7 @@ const PASSED_ON = ["Authorization", "CF-Connecting-IP", "CF-Ray", "User-Agent"];
 const INTERNAL_ERROR = -32_603;
 const REFUSED = -32_010;
 
-/** What the description of a list says besides that of its route. */
+/** The sentences that the tool of a list has beyond the description of its route. */
 const ASK_FOR_FEW = ` Ask for few, such as \`limit\` 5: one can be ${RECORD_MAX_BYTES / 1024} KB.`;
 
 /** The messages with which a client connects. With an invalid key, they fail by HTTP status, as clients expect. */

@@ -75,7 +75,7 @@ export async function changeFields(
     return { changed, headersDropped: [] };
   const owner = { ...before, subscriptionId: before.id };
   const isKept = !isElsewhere && headers === undefined;
-  // What cannot be decrypted can still be replaced.
+  // A header that cannot be decrypted can still be replaced.
   const opened = openHeaders(env, owner, before.sealedHeaders);
   const present = isKept ? await opened : await opened.catch(() => null);
   const next = changeHeaders(isKept ? (present ?? {}) : {}, wanted);

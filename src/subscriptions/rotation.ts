@@ -22,7 +22,7 @@ const EARLIER_SECRETS_MAX = 4;
  * The rotation is tried once. A caller that loses the response calls again. The lost secret then also signs for the
  * grace period.
  *
- * Of several rotations at once, the first one succeeds. Otherwise, the secret of one caller might never sign.
+ * If several rotations run at once, the first one succeeds. Otherwise, the secret of one caller might never sign.
  *
  * @param overlapSeconds the grace period; 0 ends all earlier secrets immediately.
  * @param seen the encrypted secret to replace, if the caller has read it. If it has changed since, nothing is changed.

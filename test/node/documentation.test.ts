@@ -210,6 +210,7 @@ test.each([
   ["site/guides/statuses.md", `**2xx within ${seconds(POST_TIMEOUT_MS)} s**`],
   ["site/guides/statuses.md", `a record has at most ${RECORD_MAX_BYTES / 1024} KiB`],
   ["site/guides/statuses.md", `at most ${RETRY_AFTER_MAX_SECONDS / 60} min later`],
+  ["site/guides/events.md", `The record has at most ${RECORD_MAX_BYTES / 1024} KiB`],
   ["site/guides/headers.md", `\`${HEADERS["User-Agent"]}\`, for firewalls`],
   ["site/guides/headers.md", `Up to ${HEADERS_MAX} [custom headers]`],
   ["site/guides/no-code.md", `**2xx within ${seconds(POST_TIMEOUT_MS)} s**`],
