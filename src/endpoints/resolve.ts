@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import ipaddr from "ipaddr.js";
 import { BoundedMap } from "../primitives/bounded-map.ts";
 import { abortAfter, withTimeout } from "../primitives/timing.ts";
-import { isPublicAddress, parseTarget, type Target, type TargetFault } from "./target.ts";
+import { type AcceptedUrl, isPublicAddress, parseTarget, type TargetFault } from "./target.ts";
 
 /** Timeout of the DNS-over-HTTPS resolver. If it does not respond, requests are not blocked. */
 const DNS_TIMEOUT_MS = 2_000;
@@ -22,14 +22,14 @@ function mustCheckNames(env: Env): boolean {
 }
 
 /** Parses the URL of a subscription under the policy of this deployment. */
-export function readTarget(env: Env, url: string): Target | TargetFault {
+export function readTarget(env: Env, url: string): AcceptedUrl | TargetFault {
   return parseTarget(url, env.ALLOW_LOCAL_WEBHOOKS === "true");
 }
 
 /** Finds why a subscription cannot have a URL by DNS, if a resolver is configured; null if it can. */
 export async function findDnsFault(
   env: Env,
-  { host }: Target,
+  { host }: AcceptedUrl,
 ): Promise<"private_address" | "unresolvable_host" | null> {
   if (!mustCheckNames(env)) return null;
   const resolution = await resolveHost(env.DNS_OVER_HTTPS_URL, host);
@@ -103,7 +103,7 @@ const cached = new BoundedMap<{ resolution: Resolution; until: number }>(DNS_NAM
  */
 export function createGuard(env: Env): (url: string) => Promise<boolean> {
   const resolve = mustCheckNames(env) ? createResolver(env.DNS_OVER_HTTPS_URL) : null;
-  const targets = new Map<string, Target | TargetFault>();
+  const targets = new Map<string, AcceptedUrl | TargetFault>();
   return async (url) => {
     const target = targets.get(url) ?? readTarget(env, url);
     targets.set(url, target);

@@ -58,7 +58,7 @@ const URI =
 const NOT_IN_URI = /%(?![\da-f]{2})|[^\w.~!$&'()*+,;=:@/?%-]/gi;
 
 /** A URL that requests may go to. */
-export interface Target {
+export interface AcceptedUrl {
   /** As a URI (RFC 3986), which every client can parse. */
   uri: string;
   /** The host, as the URL parser has normalized it. */
@@ -71,7 +71,7 @@ export interface Target {
  *
  * @param allowLocal accepts http and private addresses, for local development only.
  */
-export function parseTarget(text: string, allowLocal: boolean): Target | TargetFault {
+export function parseTarget(text: string, allowLocal: boolean): AcceptedUrl | TargetFault {
   if (!isMeasured(text)) return "invalid_url";
   const url = parseUrl(text);
   const uri = url && toUri(text, url);

@@ -28,7 +28,7 @@ import type { Page, PageRequest } from "../db/page.ts";
 const { min, max } = PAGE_LIMIT;
 
 /** The beginning of every list's description. @param by what the list is sorted by. */
-export function newestFirst(by: string): string {
+export function listOrder(by: string): string {
   return `Newest first, by ${by}. Follow \`next_cursor\` until it is null, even after a short page. Items that come or go meanwhile make you neither miss nor repeat others.`;
 }
 

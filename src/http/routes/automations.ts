@@ -12,7 +12,7 @@ import {
 } from "../../records/automations.ts";
 import { jsonBody } from "../body.ts";
 import { newApp } from "../context.ts";
-import { newestFirst, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
+import { listOrder, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { limitRowsInFlight } from "../read-limits.ts";
 import { body, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
@@ -39,7 +39,7 @@ automationRoutes.openapi(
     operationId: "listAutomations",
     tags: ["Automations"],
     summary: "List the automations of the workspace",
-    description: newestFirst("when they first appeared here, which no response shows"),
+    description: listOrder("when they first appeared here, which no response shows"),
     middleware: [served("automations"), limitRowsInFlight],
     request: { query: PageQuery },
     responses: {

@@ -1,7 +1,7 @@
 import { createRoute } from "@hono/zod-openapi";
 import { Lead, listLeads } from "../../records/leads.ts";
 import { newApp } from "../context.ts";
-import { newestFirst, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
+import { listOrder, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { limitRowsInFlight } from "../read-limits.ts";
 import { errors, json } from "../responses.ts";
 import { served } from "../served.ts";
@@ -18,7 +18,7 @@ leadRoutes.openapi(
     operationId: "listLeads",
     tags: ["Leads"],
     summary: "List the leads of the workspace",
-    description: `${newestFirst("`created_at`")} Rather than poll, subscribe to \`lead.created\`.`,
+    description: `${listOrder("`created_at`")} Rather than poll, subscribe to \`lead.created\`.`,
     middleware: [served("leads"), limitRowsInFlight],
     request: { query: PageQuery },
     responses: {

@@ -3,7 +3,7 @@ import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
 import { listRuns, listRunsOfAutomation, Run } from "../../records/runs.ts";
 import { newApp } from "../context.ts";
-import { newestFirst, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
+import { listOrder, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { limitRowsInFlight } from "../read-limits.ts";
 import { errors, json } from "../responses.ts";
 import { served } from "../served.ts";
@@ -21,7 +21,7 @@ runRoutes.openapi(
     operationId: "listRuns",
     tags: ["Runs"],
     summary: "List the runs of the workspace",
-    description: newestFirst("`occurred_at`"),
+    description: listOrder("`occurred_at`"),
     middleware: [served("runs"), limitRowsInFlight],
     request: { query: PageQuery },
     responses: {
@@ -43,7 +43,7 @@ runRoutes.openapi(
     operationId: "listRunsOfAutomation",
     tags: ["Runs"],
     summary: "List the runs of one automation",
-    description: newestFirst("`occurred_at`"),
+    description: listOrder("`occurred_at`"),
     middleware: [served("runs"), limitRowsInFlight],
     request: { params: AutomationParams, query: PageQuery },
     responses: {

@@ -28,7 +28,7 @@ import {
 import { loadDataKeyToWrite } from "../../workspaces/data-keys.ts";
 import { jsonBody } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
-import { newestFirst, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
+import { listOrder, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { limitRowsInFlight } from "../read-limits.ts";
 import { body, empty, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
@@ -133,7 +133,7 @@ webhookRoutes.openapi(
     operationId: "listWebhooks",
     tags: ["Webhooks"],
     summary: "List the webhooks of the workspace",
-    description: `${newestFirst("`created_at`")} Secrets are not included.`,
+    description: `${listOrder("`created_at`")} Secrets are not included.`,
     middleware: [served("webhooks"), limitRowsInFlight],
     request: { query: PageQuery },
     responses: {
