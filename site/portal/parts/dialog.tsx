@@ -30,10 +30,10 @@ export function Dialog({ title, isHeld = false, onClose, children }: DialogProps
     if (!isHeld) setAsking(!isAsking);
   };
   return (
+    // Not everywhere: without `closedby`, the two listeners hold it open, but not against a second gesture.
     <dialog
       ref={dialog}
       aria-labelledby={titleId}
-      // Not everywhere: the two listeners do the same, except that a browser may close it at the second gesture.
       closedby={isHeld ? "none" : "closerequest"}
       onKeyDown={(event) => event.key === "Escape" && dismiss(event)}
       onCancel={dismiss}
