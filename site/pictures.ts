@@ -6,7 +6,7 @@ import { POST_TIMEOUT_MS } from "../src/contract/limits.ts";
 const PICTURES = {
   flow: `A lead, a run or a pause becomes an event. It is stored with its id and sent to your URL, signed. Any 2xx within ${POST_TIMEOUT_MS / 1000} seconds acknowledges it. Anything else is retried.`,
   concepts:
-    "A workspace has agents. An automation acts for an agent. Each of its reactions is a run, which may capture a lead. A new lead, a finished run or a pause becomes an event. Each subscription that lists its type gets a delivery of it, which has one attempt or several.",
+    "A workspace has agents. An automation acts for an agent. Each of its reactions is a run, which may capture a lead. A new lead, a finished run or a pause becomes an event. Each webhook that lists its type gets a delivery of it, which has one attempt or several.",
 };
 
 type Picture = keyof typeof PICTURES;
