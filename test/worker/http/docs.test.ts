@@ -123,7 +123,7 @@ test.each(["/docs/guides/rate-limits", "/docs/search.json", "/docs.md"])(
     const failures = { AUTH_FAILURES: 78, AUTH_FAILURE_WINDOW_SECONDS: 910 };
     const { text } = await fetchText(path, {}, deployedWith({ ...quotas, ...failures }));
     expect(text).toContain("1,234 requests every 56 s");
-    expect(text).toContain("authenticate 78 times in 910 seconds");
+    expect(text).toContain("authenticate 78 times in 910 s");
     expect(text).not.toMatch(/\{\{[A-Z_]+\}\}/);
   },
 );
