@@ -59,7 +59,7 @@ function metered(env: Env, roundTripMs = 0): Env {
     KEY_GATE: interposedObjects(env.KEY_GATE, travel),
     ADDRESS_GATE: interposedObjects(env.ADDRESS_GATE, travel),
     DELIVERIES: counted(holdQueue("webhook-deliveries", env.DELIVERIES)),
-    REDELIVERIES: counted(holdQueue("webhook-redeliveries", env.REDELIVERIES)),
+    SLOW_DELIVERIES: counted(holdQueue("webhook-deliveries-slow", env.SLOW_DELIVERIES)),
   };
 }
 

@@ -76,7 +76,7 @@ CREATE TABLE `deliveries` (
 	`priority` integer DEFAULT 1 NOT NULL,
 	`attempts` integer DEFAULT 0 NOT NULL,
 	`due_at` integer NOT NULL,
-	`scheduled_at` integer,
+	`first_at` integer,
 	`pending_since_epoch` integer DEFAULT 0 NOT NULL,
 	`last_outcome` text,
 	`last_status` integer,
@@ -88,8 +88,8 @@ CREATE TABLE `deliveries` (
 	PRIMARY KEY(`subscription_id`, `event_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`,`attempts`,`pending_since_epoch`) WHERE state = 'pending';--> statement-breakpoint
-CREATE INDEX `deliveries_unsuccessful` ON `deliveries` (`subscription_id`,`state`,`event_id`) WHERE state IN ('exhausted', 'cancelled') OR (state = 'pending' AND attempts > 0);--> statement-breakpoint
+CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`,`pending_since_epoch`) WHERE state = 'pending';--> statement-breakpoint
+CREATE INDEX `deliveries_unsuccessful` ON `deliveries` (`subscription_id`,`state`,`event_id`) WHERE state IN ('exhausted', 'cancelled') OR (state = 'pending' AND priority = 2);--> statement-breakpoint
 CREATE TABLE `delivery_counts` (
 	`workspace_id` text NOT NULL,
 	`subscription_id` text NOT NULL,
@@ -185,27 +185,21 @@ CREATE TABLE `subscriptions` (
 	`deleted_at` integer,
 	`concurrency` integer DEFAULT 1 NOT NULL,
 	`slow` integer DEFAULT false NOT NULL,
-	`streak` text,
-	`blocked_until` integer DEFAULT 0 NOT NULL,
-	`streak_retry_at` integer DEFAULT 0 NOT NULL,
+	`circuits` text DEFAULT '{}' NOT NULL,
 	`failing_since` integer,
 	`failures` integer DEFAULT 0 NOT NULL,
-	`rejections` text DEFAULT '{}' NOT NULL,
-	`accepted_types` text DEFAULT '[]' NOT NULL,
 	`leased_by` text,
 	`leased_until` integer DEFAULT 0 NOT NULL,
 	`cancel_epoch` integer DEFAULT 0 NOT NULL,
 	`cancelled_before` text DEFAULT '{}' NOT NULL,
 	`cancelling` integer DEFAULT false NOT NULL,
 	`last_attempt` text,
-	`noted_wake_at` integer DEFAULT 0 NOT NULL,
-	`replay_slots_until` integer DEFAULT 0 NOT NULL,
-	`manual_slots_until` integer DEFAULT 0 NOT NULL,
+	`next_message_at` integer DEFAULT 0 NOT NULL,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE UNIQUE INDEX `subscriptions_idempotent` ON `subscriptions` (`workspace_id`,`idempotency_key`) WHERE idempotency_key IS NOT NULL;--> statement-breakpoint
-CREATE INDEX `subscriptions_notable` ON `subscriptions` (`id`) WHERE failing_since IS NOT NULL OR rejections <> '{}' OR disabled_by_failures OR pending_exhausted_at IS NOT NULL OR announced ->> '$.failing' IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `subscriptions_notable` ON `subscriptions` (`id`) WHERE failing_since IS NOT NULL OR circuits <> '{}' OR disabled_by_failures OR pending_exhausted_at IS NOT NULL OR announced ->> '$.failing' IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `subscriptions_newest` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NULL;--> statement-breakpoint
 CREATE INDEX `subscriptions_deleted` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `sweep_positions` (

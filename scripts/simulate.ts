@@ -9,16 +9,25 @@
 import { spawn } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { simulate } from "../test/long/simulation/scenario.ts";
+import { findExcess, modelOf } from "../test/long/simulation/model.ts";
+import {
+  eventsOf,
+  type Figures,
+  SCENARIOS,
+  type Scenario,
+} from "../test/long/simulation/scenarios.ts";
+import { measure, simulate } from "../test/long/simulation/simulate.ts";
 import { loadWorker } from "../test/long/simulation/worker.ts";
 import { D1_FAULTS, type Fault } from "../test/support/service-faults.ts";
 import { fail, openSteps, parseArguments, parseCount } from "./shared/command.ts";
 import { print } from "./shared/terminal.ts";
 
 const USAGE = `npm run simulate -- [--seeds N] [--from N] [--world SEED] [--jobs N] [--src DIR] [--verbose]
+       npm run simulate -- --scenarios short|all [--src DIR]
 
 Runs the delivery code in simulated worlds, one per seed, and reports whether every invariant held.
 A failing world prints its history; --world SEED replays it.
+With --scenarios, compares it with the model of flow control: how long events wait beside those that an endpoint rejects.
 
   --seeds N     number of worlds (default: 300)
   --from N      the first seed (default: 1)
@@ -36,6 +45,7 @@ const { values } = parseArguments(USAGE, {
   src: { type: "string", default: join(import.meta.dirname, "../src") },
   jobs: { type: "string", default: String(availableParallelism()) },
   verbose: { type: "boolean", default: false },
+  scenarios: { type: "string" },
 });
 const first = parseCount("--from", values.from);
 const range = Array.from({ length: parseCount("--seeds", values.seeds) }, (_, i) => first + i);
@@ -44,7 +54,8 @@ const seeds = named.length > 0 ? named : range;
 const jobs = Math.min(parseCount("--jobs", values.jobs), seeds.length);
 
 const startedAt = performance.now();
-if (jobs > 1) await share();
+if (values.scenarios) await compare(values.scenarios);
+else if (jobs > 1) await share();
 else await simulateAll();
 
 /** Distributes the seeds over as many processes as there are jobs. */
@@ -75,15 +86,15 @@ async function share(): Promise<void> {
 
 async function simulateAll(): Promise<void> {
   const worker = await loadWorker(values.src);
-  const totals = { events: 0, posts: 0, crashes: 0, simulatedHours: 0 };
+  const totals = { events: 0, requests: 0, deaths: 0, simulatedHours: 0 };
   const injected = new Set<Fault>();
   const step = openSteps();
   for (const seed of seeds) {
     step(`${seeds.length} worlds: at ${seed}`, 5_000);
     const result = await simulate(seed, worker);
     totals.events += result.events;
-    totals.posts += result.posts;
-    totals.crashes += result.crashes;
+    totals.requests += result.requests;
+    totals.deaths += result.deaths;
     for (const fault of result.injected) injected.add(fault);
     totals.simulatedHours += result.simulatedMs / 3_600_000;
     if (values.verbose || result.violation) print(result.history.join("\n"));
@@ -97,10 +108,35 @@ async function simulateAll(): Promise<void> {
   }
   print(
     `${seeds.length} worlds: ${Math.round(totals.simulatedHours)} simulated hours, ` +
-      `${totals.events} events, ${totals.posts} posts, ${totals.crashes} crashes, ` +
+      `${totals.events} events, ${totals.requests} requests, ${totals.deaths} deaths, ` +
       `${injected.size} of ${D1_FAULTS.length} faults of D1, ` +
       `0 violations in ${secondsSince(startedAt)} s`,
   );
+}
+
+/** Prints how long events waited in each scenario, in the model and in the real code. */
+async function compare(which: string): Promise<void> {
+  const worker = await loadWorker(values.src);
+  const scenarios = SCENARIOS.filter((scenario) => which === "all" || isShort(scenario));
+  const show = ({ median, p90, max, left, requests }: Figures) =>
+    `${[median, p90, max].map((seconds) => seconds.toFixed(1)).join(" / ")} s, ${requests} requests, ${left} left`;
+  print("| scenario | model: median / p90 / longest wait | real code | differs |");
+  print("|---|---|---|---|");
+  let differing = 0;
+  for (const scenario of scenarios) {
+    const { typical, worst } = modelOf(scenario);
+    const real = await measure(scenario, 1, worker);
+    const excess = findExcess(real, worst) ?? findExcess(typical, real);
+    if (excess) differing++;
+    print(`| ${scenario.name} | ${show(typical)} | ${show(real)} | ${excess ?? ""} |`);
+  }
+  print(`${scenarios.length} scenarios, ${differing} differ in ${secondsSince(startedAt)} s`);
+  if (differing > 0) process.exitCode = 1;
+}
+
+/** Whether it takes a second or so. */
+function isShort(scenario: Scenario): boolean {
+  return scenario.hours <= 12 && eventsOf(scenario).length <= 400;
 }
 
 function secondsSince(start: number): string {

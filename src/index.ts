@@ -1,4 +1,4 @@
-import { consume } from "./delivery/consumer.ts";
+import { consume } from "./dispatch/consumer.ts";
 import { isEmail } from "./email/queue.ts";
 import { consumeEmails } from "./email/send.ts";
 import { app } from "./http/app.ts";

@@ -3,7 +3,7 @@ import type { Database } from "./db/client.ts";
 import { DIRECTORY, databaseNames, openDirectory, openNamed } from "./db/databases.ts";
 import { findUnapplied } from "./db/migrations.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
-import { findLate } from "./delivery/due.ts";
+import { findLate } from "./delivery/wake.ts";
 import { logError } from "./log.ts";
 import { DATABASE_MAX_BYTES, findSize } from "./workspaces/database-figures.ts";
 import { findUnbound, inTime } from "./workspaces/placement.ts";

@@ -1,16 +1,11 @@
 import { MINUTE_MS } from "./contract/time.ts";
 import { Budget } from "./db/budget.ts";
-import { CLEANUP_MAX, commit, query } from "./db/client.ts";
+import { CLEANUP_MAX, combine, commit, query } from "./db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "./db/databases.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
-import {
-  deleteEndedSubscriptions,
-  exhaustExpired,
-  exhaustOverflow,
-  selectWithPending,
-} from "./delivery/cancellation.ts";
-import { findLate } from "./delivery/due.ts";
-import { sendWakeUps } from "./delivery/messages.ts";
+import { deleteEndedSubscriptions, noteOverflow, selectWithPending } from "./delivery/ending.ts";
+import { queueOf } from "./delivery/policy.ts";
+import { findLate, sendWakeUps } from "./delivery/wake.ts";
 import { announceProblems } from "./email/announce.ts";
 import { deleteOldCounts } from "./history/counts.ts";
 import { deleteOldErasedLeads } from "./lifecycle/erase-leads.ts";
@@ -46,9 +41,9 @@ interface JobContext extends Placement {
 type Job = (context: JobContext) => Promise<unknown>;
 
 /** The jobs that continue while their budget lasts, in each database. */
-const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents];
+const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, limitPending];
 /** The jobs that take some sixty statements together, in each database. */
-const SHORT_JOBS: Job[] = [requeueLate, exhaust, limitPending, deleteEnded, deleteOld];
+const SHORT_JOBS: Job[] = [requeueLate, deleteEnded, deleteOld];
 
 /**
  * The scheduled job (the sweep), which runs once a minute. It wakes subscriptions whose messages the queues have lost,
@@ -115,19 +110,30 @@ async function deleteEnded({ db, now }: JobContext): Promise<void> {
     if ((await commit(db, deleteEndedSubscriptions(now))) < CLEANUP_MAX) return;
 }
 
-async function exhaust({ db, now }: JobContext): Promise<void> {
-  await commit(db, exhaustExpired({ now }));
-}
-
-/** Exhausts the oldest deliveries of subscriptions with too many pending ones, from where the last run stopped. */
-async function limitPending({ db, now }: JobContext): Promise<void> {
+/** Finds subscriptions with too many pending deliveries, from where the last run stopped. Their dispatch ends them. */
+async function limitPending({ database, db, env, now, budget }: JobContext): Promise<void> {
   const part = "pending";
-  const ids = await query(db, selectWithPending(await findPosition(db, part)));
-  for (const id of ids) {
-    const exhausted = await commit(db, exhaustOverflow(id, now));
-    if (exhausted > 0) log("pending_exhausted", { webhookId: id, deliveries: exhausted });
-  }
-  await updatePosition(db, part, ids.at(-1) ?? "");
+  let position = await findPosition(db, part);
+  do {
+    const found = await query(db, selectWithPending(position));
+    const over = found.filter(({ isOver }) => isOver);
+    if (over.length > 0) {
+      await commit(
+        db,
+        combine(over.map(({ subscriptionId }) => noteOverflow(subscriptionId, now))),
+      );
+      await sendWakeUps(
+        env,
+        database,
+        over.map(({ subscriptionId, slow }) => ({
+          subscriptionId,
+          queue: queueOf({ slow: slow === 1 }),
+        })),
+      );
+    }
+    position = found.at(-1)?.subscriptionId ?? "";
+  } while (position !== "" && budget.hasMore());
+  await updatePosition(db, part, position);
 }
 
 /** Sends wake-up messages for subscriptions with late deliveries, from where the last run stopped. */

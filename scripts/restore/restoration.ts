@@ -296,7 +296,7 @@ async function lostSettings({ options, execute }: Restore, noted: Tables): Promi
 
 /** Returns the names of the queues of deliveries. */
 function queuesOf({ queues }: Unstable_Config): string[] {
-  const isOfDeliveries = (binding: string) => ["DELIVERIES", "REDELIVERIES"].includes(binding);
+  const isOfDeliveries = (binding: string) => ["DELIVERIES", "SLOW_DELIVERIES"].includes(binding);
   return (queues.producers ?? []).flatMap(({ binding, queue }) =>
     isOfDeliveries(binding) && queue ? [queue] : [],
   );

@@ -37,8 +37,7 @@ interface EventTypeTexts {
 
 /**
  * The event types. The enumeration, the OpenAPI document and all texts derive from this list. The schema of `data`
- * (`events/bodies.ts`), the sample (`events/samples.ts`), the automation that an event is about (`delivery/round.ts`)
- * and `npm run trigger` do not compile without an entry for each type.
+ * (`events/bodies.ts`), the sample (`events/samples.ts`) and `npm run trigger` do not compile without an entry for each type.
  */
 export const EVENT_TYPES = {
   "run.completed": {

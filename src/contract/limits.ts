@@ -115,34 +115,25 @@ export const RETRY_SCHEDULE_MS = RETRY_WAITS_SECONDS.reduce(
 /** Jitter: each delay of the retry schedule is lengthened by up to this share, so that retries spread out. */
 export const RETRY_JITTER = 0.2;
 
-/** Number of different events that must fail in a row before requests are spaced. */
-export const SPACED_FROM_EVENTS = 5;
+/** A delivery that has been tried for this long is exhausted by its next failure, whatever its retry schedule. */
+export const TRIED_FOR_MAX_MS = 84 * HOUR_MS;
 
-/**
- * The time between two requests to an endpoint that rejects them, in seconds: the first when `SPACED_FROM_EVENTS`
- * events have failed, the second when one more has, and so on.
- */
-export const FAILING_SPACING_SECONDS: readonly number[] = [
+/** Events of a type that must be rejected at their first attempt, since the last success, before its circuit opens. */
+export const CIRCUIT_OPENS_AFTER_EVENTS = 5;
+
+/** How long a circuit stays open after a rejection, in seconds: after the first failure, the second, and so on. */
+export const CIRCUIT_REJECTED_SECONDS: readonly number[] = [
   1, 1, 1, 2, 2, 2, 5, 5, 5, 10, 10, 20, 30, 60,
 ];
 
 /**
- * The time between two requests to an endpoint that is busy (429, 503) or unavailable (no connection, no response in
- * time, or an error that Cloudflare returns in its place), in seconds, from the first failure on.
+ * The same after an outage: the endpoint is busy (429, 503) or unavailable (no connection, no response in time, or an
+ * error that Cloudflare returns in its place).
  */
-export const OUTAGE_SPACING_SECONDS: Readonly<Record<"busy" | "unavailable", readonly number[]>> = {
-  busy: [1, 2, 5, 10, 30, 60],
-  unavailable: [1, 2, 5, 10, 30, 60, 120, 300, 600],
-};
+export const CIRCUIT_OUTAGE_SECONDS: readonly number[] = [1, 2, 5, 10, 30, 60, 120, 300];
 
 /** The longest delay that a busy endpoint can request with `Retry-After`, in seconds. */
 export const RETRY_AFTER_MAX_SECONDS = 1_800;
-
-/**
- * While requests are spaced, what has failed is due again once the last failure is this old, or when a longer spacing
- * ends. So retries notice the end of an outage even if no event is recorded.
- */
-export const PROBE_INTERVAL_MS = 300_000;
 
 /**
  * Maximum pending deliveries of a subscription. The oldest ones beyond it are exhausted, so that no workspace fills
@@ -153,10 +144,7 @@ export const PENDING_MAX = 50_000;
 /** Maximum responses to failed attempts and test events that are stored for a subscription each day. */
 export const RESPONSES_PER_DAY = 500;
 
-/**
- * A subscription is disabled once its streak has lasted this long and has `DISABLE_AFTER_FAILURES` attempts, if its
- * endpoint has been unavailable for as long, or accepts no listed event type (`isDead`).
- */
+/** A subscription is disabled once nothing has succeeded for this long, after `DISABLE_AFTER_FAILURES` attempts. */
 export const DISABLE_AFTER_MS = 72 * HOUR_MS;
 /** Minimum failed attempts, of two different events or more, before a subscription is disabled. */
 export const DISABLE_AFTER_FAILURES = 10;
@@ -169,6 +157,8 @@ if (!(TELL_AFTER_MS < DISABLE_AFTER_MS && DISABLE_AFTER_MS < RETRY_SCHEDULE_MS))
   throw new Error(
     "RETRY_WAITS_SECONDS must outlast DISABLE_AFTER_MS, which must exceed TELL_AFTER_MS",
   );
+if (RETRY_SCHEDULE_MS > TRIED_FOR_MAX_MS)
+  throw new Error("TRIED_FOR_MAX_MS must outlast RETRY_WAITS_SECONDS");
 if (RETRY_WAITS_SECONDS.length < DISABLE_AFTER_FAILURES)
   throw new Error("RETRY_WAITS_SECONDS must have at least DISABLE_AFTER_FAILURES delays");
 if (RETRY_WAITS_SECONDS.some((seconds, i) => seconds < (RETRY_WAITS_SECONDS[i - 1] ?? 0)))
@@ -190,9 +180,6 @@ export const REMINDER_WAIT_MS = 7 * DAY_MS;
 
 /** Maximum subscriptions that one run of the scheduled job wakes in each database. */
 export const SWEEP_MAX = 1_000;
-/** A failed delivery expires, and is exhausted, once it has been due for this long. */
-export const EXPIRES_AFTER_MS = 7 * DAY_MS;
-
 /** How long the daily counts of a subscription's delivery attempts are stored. */
 export const DELIVERY_COUNTS_KEPT_DAYS = 30;
 /** How long the audit trail is stored. */
@@ -204,7 +191,8 @@ export const REMOVED_AUTOMATIONS_KEPT_DAYS = 15;
 
 /** The maximum age of an event that can be sent again. */
 export const REDELIVERY_MAX_AGE_MS = 30 * DAY_MS;
-/** The rate at which the replayed events of a subscription become due, and that of events that are resent by id. */
-export const REDELIVERIES_PER_SECOND = 10;
-/** How far ahead events that are resent by id may be scheduled when a call adds more of them. */
-export const RESENDS_AHEAD_MS = 60_000;
+/**
+ * Maximum resends of a subscription that are pending. No circuit holds them, so they could keep an endpoint that hangs
+ * from everything else.
+ */
+export const RESENDS_PENDING_MAX = 100;

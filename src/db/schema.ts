@@ -219,6 +219,14 @@ export const runs = sqliteTable(
   ],
 );
 
+/**
+ * SQL condition: administrators may have to be notified of the state of the subscription. SQLite uses its index only for
+ * queries that contain this text.
+ */
+export const IS_NOTABLE = sql.raw(
+  "failing_since IS NOT NULL OR circuits <> '{}' OR disabled_by_failures OR pending_exhausted_at IS NOT NULL OR announced ->> '$.failing' IS NOT NULL",
+);
+
 export const subscriptions = sqliteTable(
   "subscriptions",
   {
@@ -266,22 +274,12 @@ export const subscriptions = sqliteTable(
     announced: text({ mode: "json" }).$type<Announced>().notNull().default({}),
     /** When it was deleted. The row stays until no delivery is pending, and no e-mail about it is less than a day old. */
     deletedAt: integer("deleted_at"),
-    /** Its pace, in the columns from here to `streakRetryAt`: see `Pace` in delivery/policy.ts. */
+    /** How it may be sent to, in the columns from here to `failures`: see `SendingState` in delivery/policy.ts. */
     concurrency: integer().notNull().default(1),
     slow: integer({ mode: "boolean" }).notNull().default(false),
-    streak: text({ mode: "json" }).$type<Streak>(),
-    blockedUntil: integer("blocked_until").notNull().default(0),
-    streakRetryAt: integer("streak_retry_at").notNull().default(0),
-    /** When its streak began, for queries; null without a streak. */
+    circuits: text({ mode: "json" }).$type<Circuits>().notNull().default({}),
     failingSince: integer("failing_since"),
-    /** The failed attempts of its streak, for queries. */
     failures: integer().notNull().default(0),
-    /** The event types that it rejects, and below those that it accepts: see `TypeOutcomes` in delivery/policy.ts. */
-    rejections: text({ mode: "json" }).$type<Rejections>().notNull().default({}),
-    acceptedTypes: text("accepted_types", { mode: "json" })
-      .$type<WebhookEvent[]>()
-      .notNull()
-      .default([]),
     /**
      * The dispatch that leased it last. It stays after the lease, so that outcomes are recorded until another one leases.
      */
@@ -289,8 +287,8 @@ export const subscriptions = sqliteTable(
     /** When the lease ends unless its dispatch extends it; 0 once it was released. */
     leasedUntil: integer("leased_until").notNull().default(0),
     /**
-     * A fencing counter, which is incremented when pending deliveries are cancelled, or when a replay ends a wait. The
-     * outcome of a request that started before then changes no pace.
+     * A fencing counter, which is incremented when pending deliveries are cancelled. The outcome of a request that started
+     * before then changes no circuit.
      */
     cancelEpoch: integer("cancel_epoch").notNull().default(0),
     /** The epoch, for each event type, before which pending deliveries are cancelled. */
@@ -298,26 +296,21 @@ export const subscriptions = sqliteTable(
       .$type<Partial<Record<WebhookEvent, number>>>()
       .notNull()
       .default({}),
-    /** Whether rows of cancelled deliveries may still say `pending`. */
+    /**
+     * Whether deliveries are to be ended without a request: rows of cancelled ones may still say `pending`, or more than
+     * `PENDING_MAX` are pending. See delivery/ending.ts.
+     */
     cancelling: integer({ mode: "boolean" }).notNull().default(false),
-    /** Its last attempt. A round stores it when the pace has changed or the lease is released. */
+    /** Its last attempt. */
     lastAttempt: text("last_attempt", { mode: "json" }).$type<LastAttempt>(),
-    /** When its delayed wake-up message arrives; in the past if none is underway. See delivery/messages.ts. */
-    notedWakeAt: integer("noted_wake_at").notNull().default(0),
-    /** When the next free slot of its replays begins; past if none is taken. */
-    replaySlotsUntil: integer("replay_slots_until").notNull().default(0),
-    /** The same for its manual sends. */
-    manualSlotsUntil: integer("manual_slots_until").notNull().default(0),
+    /** When its next delayed wake-up message arrives; past if none is underway. See delivery/wake.ts. */
+    nextMessageAt: integer("next_message_at").notNull().default(0),
   },
   (table) => [
     uniqueIndex("subscriptions_idempotent")
       .on(table.workspaceId, table.idempotencyKey)
       .where(sql`idempotency_key IS NOT NULL`),
-    index("subscriptions_notable")
-      .on(table.id)
-      .where(
-        sql`failing_since IS NOT NULL OR rejections <> '{}' OR disabled_by_failures OR pending_exhausted_at IS NOT NULL OR announced ->> '$.failing' IS NOT NULL`,
-      ),
+    index("subscriptions_notable").on(table.id).where(IS_NOTABLE),
     index("subscriptions_newest")
       .on(table.workspaceId, table.createdAt, table.id)
       .where(sql`deleted_at IS NULL`),
@@ -327,39 +320,22 @@ export const subscriptions = sqliteTable(
   ],
 );
 
-/** The failures of a subscription since its last success. */
-export interface Streak {
-  /** When the first of its failed attempts started: Unix milliseconds. */
-  startedAt: number;
-  /** Different events that failed. */
-  events: number;
-  /** Failed attempts. */
-  attempts: number;
-  /** How far the spacing of an outage has grown: a step of `OUTAGE_SPACING_SECONDS`, from 1; 0 without an outage. */
-  outageStep: number;
-  /**
-   * Since when each attempt has found the endpoint unavailable: when the first of these started. Null if it responded to
-   * the last attempt.
-   */
-  unavailableSince: number | null;
-  /**
-   * For each event type, when the last attempt that counts for the streak started, and whether its oldest untried event
-   * comes next, or its newest.
-   */
-  turns: Partial<Record<WebhookEvent, { at: number; isOldestNext: boolean }>>;
-}
+/** The circuits of the event types of which something has failed since their last success. */
+export type Circuits = Partial<Record<WebhookEvent, Circuit>>;
 
-/** The event types of which no event has been accepted since one failed. */
-export type Rejections = Partial<Record<WebhookEvent, Rejection>>;
-
-export interface Rejection {
-  /** When the first of these events failed: Unix milliseconds. */
+/** The circuit of an event type; times are Unix milliseconds. */
+export interface Circuit {
+  /** The events whose first attempt was rejected since the last success of the type, before the circuit opened. */
+  rejected: readonly string[];
+  /** Failures in a row, from the one that opened the circuit on. They lengthen the time that it stays open. */
+  failures: number;
+  /** Until when it is open, which may be past: a success closes it. 0 while it is closed. */
+  openUntil: number;
+  /** When the first attempt started that has failed since the last success. */
   since: number;
-  /** The outcome of the last one, and its status if there was a response. */
-  outcome: string;
+  /** The outcome of the last failure, and its status if there was a response. Null if no attempt could be made. */
+  outcome: string | null;
   status: number | null;
-  /** The end of the time in which other event types come first, because a failure held them up: Unix milliseconds. */
-  yieldsUntil?: number;
 }
 
 export interface LastAttempt {
@@ -432,22 +408,18 @@ export const events = sqliteTable(
 );
 
 /**
- * The priorities of pending deliveries. While requests are not spaced, what is due is sent in this order, except that an
- * event type may yield (`claimOrder` in delivery/due.ts). While they are spaced, `chooseNext` decides (delivery/policy.ts).
+ * The priorities of pending deliveries. Those of one event type that are due are sent in this order, and within a priority
+ * in the order of their due times.
  */
 export const PRIORITY = {
-  /** A manual send: somebody has resent the event by its id. It is never blocked. */
-  manual: 0,
+  /** Somebody has resent the event by its id. No circuit holds it. */
+  resend: 0,
   /** Not tried yet. */
   untried: 1,
-  /**
-   * Due once `streakRetryAt` of its subscription has come, if not earlier by its retry schedule. One of these
-   * holds: all its failures fall within one streak, the current one or the last; a manual send of it failed within that
-   * streak; or its failures went to a URL that the subscription does not have any more.
-   */
-  inStreak: 2,
-  /** Due by its retry schedule, or by the slot of a replay. */
-  scheduled: 3,
+  /** Its last attempt has failed. */
+  retry: 2,
+  /** A replay of a range sends it again. */
+  replay: 3,
 } as const;
 
 export type Priority = (typeof PRIORITY)[keyof typeof PRIORITY];
@@ -462,12 +434,12 @@ export const deliveries = sqliteTable(
     type: text().$type<WebhookEvent>().notNull(),
     state: text().$type<DeliveryState>().notNull(),
     priority: integer().$type<Priority>().notNull().default(PRIORITY.untried),
-    /** Attempts on its retry schedule. An early attempt that fails does not count. */
+    /** Steps of its retry schedule that are used up. */
     attempts: integer().notNull().default(0),
     /** When a pending delivery is due; of a settled one, when it was last due. */
     dueAt: integer("due_at").notNull(),
-    /** When its retry schedule makes it due, if a resend or a replay has brought it forward; otherwise null. */
-    scheduledAt: integer("scheduled_at"),
+    /** When its first attempt on this schedule started; null if it was not tried since it was recorded, resent or replayed. */
+    firstAt: integer("first_at"),
     /** The `cancelEpoch` of its subscription when it was made pending. */
     pendingSinceEpoch: integer("pending_since_epoch").notNull().default(0),
     lastOutcome: text("last_outcome"),
@@ -476,15 +448,14 @@ export const deliveries = sqliteTable(
     lastAt: integer("last_at"),
     lastDurationMs: integer("last_duration_ms"),
     settledAt: integer("settled_at"),
-    /** All attempts: those on its retry schedule, early ones, and those before it was last resent. */
+    /** All attempts, whether they moved its retry schedule or not, and those before it was last resent. */
     attemptsMade: integer("attempts_made").notNull().default(0),
     /** Whether one of the earlier attempts delivered it. */
     deliveredEarlier: integer("delivered_earlier", { mode: "boolean" }).notNull().default(false),
   },
   (table) => [
     primaryKey({ columns: [table.subscriptionId, table.eventId] }),
-    // The last two columns let counts and cancellations read the index alone. An attempt also changes the due time, so
-    // they add no write.
+    // The last column lets counts and cancellations read the index alone.
     index("deliveries_due_of_subscription")
       .on(
         table.subscriptionId,
@@ -492,7 +463,6 @@ export const deliveries = sqliteTable(
         table.priority,
         table.dueAt,
         table.eventId,
-        table.attempts,
         table.pendingSinceEpoch,
       )
       .where(sql`state = 'pending'`),
@@ -500,7 +470,7 @@ export const deliveries = sqliteTable(
     // that succeeds at its first attempt writes no entry.
     index("deliveries_unsuccessful")
       .on(table.subscriptionId, table.state, table.eventId)
-      .where(sql`state IN ('exhausted', 'cancelled') OR (state = 'pending' AND attempts > 0)`),
+      .where(sql`state IN ('exhausted', 'cancelled') OR (state = 'pending' AND priority = 2)`),
   ],
 );
 

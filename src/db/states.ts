@@ -18,7 +18,7 @@ export function listsType(type: Column | string): SQL {
 
 /**
  * SQL condition: the delivery was cancelled with its subscription or event type, although its row still says
- * `pending`. A dispatch updates the row later (delivery/cancellation.ts).
+ * `pending`. A dispatch updates the row later (delivery/ending.ts).
  */
 export function isCancelledLazily(): SQL {
   return sql`(${deliveries.state} = 'pending' AND ${precedesCancellation()})`;

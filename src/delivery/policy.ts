@@ -1,106 +1,73 @@
 /*
- * Flow control: how fast requests are sent to a subscription's endpoint, and which delivery comes next. It is in pure
- * functions, whose time and randomness are arguments; SQL applies the decisions that are stored (due.ts, round.ts). The
- * rules, with their numbers, are in docs/deliveries.md:
+ * Flow control: when a failed delivery is tried again, and how fast requests are sent to an endpoint. It is in pure
+ * functions, whose time and randomness are arguments. `docs/deliveries.md` has the rules with an example.
  *
- * 1. Adaptive concurrency (AIMD): `adjustPace`.
- * 2. Failure spacing: `extendStreak` and `spacingMs`.
- * 3. Turns: `chooseNext` while requests are spaced, and otherwise, in SQL, `claimOrder` (due.ts). `noteTypeOutcome` decides
- *    how long an event type yields.
- * 4. Retry schedule: `reschedule`.
- * 5. The end of a streak: `priorityAfterFailure` and `streakRetryAt`. Suppose that a delivery has failed four times, last
- *    at 12:06, and that its retry schedule makes it due at 12:36. At 12:07, another event succeeds, so the delivery is
- *    due at once. If it fails then, it is due at 12:36 as before.
- * 6. Disabling: `isDead`.
+ * There are two clocks, because a rejection is about one delivery, whereas an outage is about the endpoint:
+ *
+ * - A delivery has a retry schedule, which a rejection moves (`clockAfterFailure`).
+ * - An event type of a subscription has a circuit, which is closed, or open until a time. While it is open, one request at
+ *   a time probes the endpoint, and no failure moves a delivery's clock (`circuitAfterFailure`). So everything is due by
+ *   itself when the circuit closes.
+ *
+ * Adaptive concurrency (AIMD) belongs to the whole subscription (`loadAfter`).
  */
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import {
+  CIRCUIT_OPENS_AFTER_EVENTS,
+  CIRCUIT_OUTAGE_SECONDS,
+  CIRCUIT_REJECTED_SECONDS,
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
-  FAILING_SPACING_SECONDS,
-  OUTAGE_SPACING_SECONDS,
-  PROBE_INTERVAL_MS,
   RETRY_AFTER_MAX_SECONDS,
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
-  SPACED_FROM_EVENTS,
+  TRIED_FOR_MAX_MS,
 } from "../contract/limits.ts";
-import { PRIORITY, type Priority, type Rejections, type Streak } from "../db/schema.ts";
+import { type Circuit, type Circuits, PRIORITY, type Priority } from "../db/schema.ts";
 import { type AttemptOutcome, type Outcome, statusOf, succeeded } from "./outcome.ts";
 
-/** Maximum requests in flight for a subscription, which one invocation can make at once (`CONNECTIONS_MAX`). */
+/** Maximum requests in flight for a subscription, which one invocation can make at once. */
 export const CONCURRENCY_MAX = 6;
 /** A response that takes this long counts as slow. */
 export const SLOW_RESPONSE_MS = 2_000;
-/** A `streakRetryAt` that never comes, so that only the retry schedule decides. */
-export const NEVER = Number.MAX_SAFE_INTEGER;
+/** How long a circuit is open after an attempt could not be made through no fault of the endpoint. */
+export const NOT_ATTEMPTED_OPEN_MS = 300_000;
 
-/** How fast a subscription may be sent to; times are Unix milliseconds. */
-export interface Pace {
+/** How a subscription may be sent to; times are Unix milliseconds. */
+export interface SendingState {
   /** Maximum requests in flight. */
   concurrency: number;
   /** Whether its wake-up messages go to the slow queue, so that it delays no other subscription. */
   slow: boolean;
-  /** The failures since the last success; null if there are none. */
-  streak: Streak | null;
-  /** While requests are spaced, when the next one may start. It may be past: requests stay spaced until it is 0. */
-  blockedUntil: number;
-  /**
-   * When deliveries of priority `inStreak` are due, if not earlier by their retry schedule:
-   *
-   * - without a streak, when the last one ended, so that they are all due;
-   * - during a streak, `NEVER`;
-   * - once its failures space the requests, five minutes after the last one, or `blockedUntil` if that is later;
-   * - if a replay has ended the wait since then, the time of the replay.
-   */
-  streakRetryAt: number;
+  circuits: Circuits;
+  /** When the first attempt started that has failed since the last success of any event type; null if none has. */
+  failingSince: number | null;
+  /** The number of failed attempts since then. */
+  failures: number;
 }
 
-/**
- * Whether the endpoint gets one request at a time, spaced from the last one, because it fails, or because an attempt
- * could not be made. A success ends it.
- */
-export function isSpaced({ blockedUntil }: Pick<Pace, "blockedUntil">): boolean {
-  return blockedUntil > 0;
-}
-
-/** The pace of a subscription that is new, was enabled again, or has another URL. */
-export const INITIAL_PACE: Pace = {
+/** The state of a subscription that is new, was enabled again, or has another URL. */
+export const INITIAL_STATE: SendingState = {
   concurrency: 1,
   slow: false,
-  streak: null,
-  blockedUntil: 0,
-  streakRetryAt: 0,
+  circuits: {},
+  failingSince: null,
+  failures: 0,
 };
 
-/** Returns the columns of a subscription that store a pace. */
-export function paceColumns(pace: Pace) {
-  const { streak } = pace;
-  return { ...pace, failingSince: streak?.startedAt ?? null, failures: streak?.attempts ?? 0 };
+/** Returns the state of a subscription without its other fields. */
+export function stateOf(subscription: SendingState): SendingState {
+  const { concurrency, slow, circuits, failingSince, failures } = subscription;
+  return { concurrency, slow, circuits, failingSince, failures };
 }
 
-/** The names of these columns. */
-export const PACE_COLUMNS = Object.keys(paceColumns(INITIAL_PACE)) as (keyof ReturnType<
-  typeof paceColumns
->)[];
-
-/**
- * The last attempts by event type. They inform administrators, decide about disabling, and order what is sent
- * (`yieldsUntil`). They do not change the pace.
- */
-export interface TypeOutcomes {
-  /** The event types of which nothing was accepted since an event failed. */
-  rejections: Rejections;
-  /** The event types of which the last attempt succeeded, failed manual sends aside. */
-  acceptedTypes: WebhookEvent[];
-}
-
-export const INITIAL_TYPE_OUTCOMES: TypeOutcomes = { rejections: {}, acceptedTypes: [] };
+/** The names of the columns of a subscription that store its state. */
+export const STATE_COLUMNS = Object.keys(INITIAL_STATE) as (keyof SendingState)[];
 
 /** The queue that carries a subscription's wake-up messages. */
 export type QueueName = "fast" | "slow";
 
-export function queueOf({ slow }: Pick<Pace, "slow">): QueueName {
+export function queueOf({ slow }: Pick<SendingState, "slow">): QueueName {
   return slow ? "slow" : "fast";
 }
 
@@ -109,152 +76,187 @@ export interface PendingDelivery {
   eventId: string;
   type: WebhookEvent;
   priority: Priority;
-  /** Attempts on its retry schedule so far. */
+  /** Steps of its retry schedule that are used up. */
   attempts: number;
-  /** All attempts so far, which tells whether the next one has been recorded. */
+  /** All attempts so far, which tell whether the next one has been recorded. */
   attemptsMade: number;
+  /** When its first attempt on this schedule started; null if there was none. */
+  firstAt: number | null;
   dueAt: number;
-  /** When its retry schedule makes it due, if a resend or a replay has brought it forward; otherwise null. */
-  scheduledAt: number | null;
-  /** When its last attempt started; null if there was none. */
-  lastAt: number | null;
 }
 
+/** The outcome of an attempt, or that none could be made through no fault of the endpoint. */
+export type AttemptResult = AttemptOutcome | { kind: "not_attempted" };
+
 /** A finished attempt; times are Unix milliseconds. */
-export interface Attempt<OutcomeOfAttempt extends AttemptOutcome = AttemptOutcome> {
+export interface Attempt {
   delivery: PendingDelivery;
-  outcome: OutcomeOfAttempt;
+  result: AttemptResult;
   startedAt: number;
-  /** Whether the subscription was blocked when the attempt started. Only a manual send may start then. */
-  startedWhileBlocked: boolean;
   endedAt: number;
+  /** Whether the circuit of its event type was closed when it started. */
+  startedClosed: boolean;
+}
+
+/** A delivery after an attempt. */
+export interface Rescheduled {
+  state: "delivered" | "pending" | "exhausted";
+  attempts: number;
+  priority: Priority;
+  firstAt: number | null;
+  /** When it is due again; null if it is not pending any more. */
+  dueAt: number | null;
+  /** When it was delivered or exhausted; null if it is pending. */
+  settledAt: number | null;
+}
+
+/** The consequences of an attempt. */
+export interface Decision {
+  state: SendingState;
+  delivery: Rescheduled;
+  /** Events that are due at once, because the circuit has closed. */
+  dueNow: readonly string[];
+  /** Whether the subscription has failed for so long that it must be disabled (`mustDisable`). */
+  disable: boolean;
+}
+
+/** Whether requests of this event type are probes, one at a time. */
+export function isOpen(state: Pick<SendingState, "circuits">, type: WebhookEvent): boolean {
+  return (state.circuits[type]?.openUntil ?? 0) > 0;
 }
 
 /**
- * Classes of unsuccessful outcomes, by what they show of the endpoint. `rejected` is any status but 429 and 503, even
- * 500: it may concern this event only. `busy` and `unavailable` are outages, which concern all events.
+ * Decides the consequences of an attempt.
+ *
+ * @param random between 0 and 1; sets the jitter.
+ */
+export function afterAttempt(state: SendingState, attempt: Attempt, random: number): Decision {
+  const { delivery, result, startedAt, endedAt, startedClosed } = attempt;
+  const { type, priority } = delivery;
+  const isByHand = priority === PRIORITY.resend || priority === PRIORITY.replay;
+  if (result.kind === "not_attempted") {
+    // The circuit also holds what was resent, which would be tried again at once otherwise.
+    const held = { ...delivery, priority: isByHand ? PRIORITY.untried : priority };
+    return {
+      state: withCircuit(state, type, circuitAfterNoAttempt(state.circuits[type], endedAt)),
+      delivery: { ...held, state: "pending", settledAt: null },
+      dueNow: [],
+      disable: false,
+    };
+  }
+  if (result.kind === "unreadable") {
+    // It says nothing about the endpoint.
+    return { state, delivery: nextStep(attempt, random), dueNow: [], disable: false };
+  }
+  const loaded = { ...state, ...loadAfter(state, result, endedAt - startedAt) };
+  if (succeeded(result)) {
+    // It may have overtaken the failures that have opened the circuit, so it does not show that they are over.
+    const closes = !(startedClosed && isOpen(state, type));
+    const { [type]: closed, ...others } = state.circuits;
+    return {
+      state: {
+        ...loaded,
+        circuits: closes ? others : state.circuits,
+        failingSince: null,
+        failures: 0,
+      },
+      delivery: settled(attempt, "delivered", delivery.attempts + 1),
+      dueNow: (closes && closed?.rejected) || [],
+      disable: false,
+    };
+  }
+  // Somebody may resend to an endpoint that is known to fail.
+  if (isByHand)
+    return {
+      state: loaded,
+      delivery: clockAfterFailure(isOpen(state, type), attempt, result, random),
+      dueNow: [],
+      disable: false,
+    };
+  const circuit = circuitAfterFailure(state.circuits[type], attempt, result);
+  const failed: SendingState = {
+    ...withCircuit(loaded, type, circuit),
+    failingSince: Math.min(state.failingSince ?? startedAt, startedAt),
+    failures: state.failures + 1,
+  };
+  return {
+    state: failed,
+    delivery: clockAfterFailure(circuit.openUntil > 0, attempt, result, random),
+    dueNow: [],
+    disable: mustDisable(failed, endedAt),
+  };
+}
+
+function withCircuit(state: SendingState, type: WebhookEvent, circuit: Circuit): SendingState {
+  return { ...state, circuits: { ...state.circuits, [type]: circuit } };
+}
+
+/**
+ * Classes of failures, by what they show of the endpoint. `rejected` is any status but 429 and 503, even 500: it may
+ * concern this event only. `busy` and `unavailable` are outages, which concern all events.
  */
 type Failure = "rejected" | "busy" | "unavailable";
 
 function failureOf(outcome: Outcome): Failure {
-  // Timed out, unreachable, or refused because the URL leads to a private address.
+  // Timed out, unreachable, or blocked because the URL leads to a private address.
   if (outcome.kind !== "answered") return "unavailable";
   return outcome.status === 429 || outcome.status === 503 ? "busy" : "rejected";
 }
 
-/**
- * Returns the pace after one more request. A manual send that fails only moves the subscription to the slow queue, if the
- * endpoint is slow or unavailable.
- */
-export function adjustPace(pace: Pace, attempt: Attempt<Outcome>): Pace {
-  if (succeeded(attempt.outcome)) return paceAfterSuccess(pace, attempt);
-  if (attempt.delivery.priority !== PRIORITY.manual) return paceAfterFailure(pace, attempt);
-  return { ...pace, slow: pace.slow || isSlowFailure(attempt) };
-}
-
-function isSlowFailure({ outcome, startedAt, endedAt }: Attempt<Outcome>): boolean {
-  return failureOf(outcome) === "unavailable" || endedAt - startedAt >= SLOW_RESPONSE_MS;
-}
-
-/**
- * Whether a wait of the subscription began during the attempt: it started before `blockedUntil`, but the subscription was
- * not blocked then.
- */
-function waitBeganDuring({ blockedUntil }: Pace, attempt: Attempt): boolean {
-  return attempt.startedAt < blockedUntil && !attempt.startedWhileBlocked;
-}
-
-function paceAfterSuccess(pace: Pace, attempt: Attempt<Outcome>): Pace {
-  const { startedAt, endedAt } = attempt;
-  const isSlow = endedAt - startedAt >= SLOW_RESPONSE_MS;
-  const increased = isSpaced(pace) ? 1 : Math.min(pace.concurrency + 1, CONCURRENCY_MAX);
-  const concurrency = isSlow ? halved(pace.concurrency) : increased;
+/** Returns the concurrency and the queue after an attempt. Rejections change neither, because they are no sign of load. */
+function loadAfter(
+  { concurrency, slow }: SendingState,
+  outcome: Outcome,
+  durationMs: number,
+): Pick<SendingState, "concurrency" | "slow"> {
+  const isSlow = durationMs >= SLOW_RESPONSE_MS;
+  if (succeeded(outcome) && !isSlow) {
+    const increased = Math.min(concurrency + 1, CONCURRENCY_MAX);
+    // A slow endpoint returns to the fast queue only at full concurrency. After a single fast response, an endpoint that
+    // hangs every other time would hold up that queue.
+    return { concurrency: increased, slow: slow && increased < CONCURRENCY_MAX };
+  }
+  const isLoaded = isSlow || outcome.kind === "timed_out" || failureOf(outcome) === "busy";
   return {
-    concurrency,
-    // A slow endpoint returns to the fast queue only at full concurrency. After a single fast response, an endpoint
-    // that hangs every other time would hold up that queue.
-    slow: (pace.slow || isSlow) && concurrency < CONCURRENCY_MAX,
-    streak: null,
-    // A wait that began during the request still counts, because the endpoint may have asked for it in `Retry-After`.
-    blockedUntil: waitBeganDuring(pace, attempt) ? pace.blockedUntil : 0,
-    streakRetryAt: pace.streak === null ? pace.streakRetryAt : endedAt,
+    concurrency: isLoaded ? Math.max(1, Math.floor(concurrency / 2)) : concurrency,
+    slow: slow || isSlow || failureOf(outcome) === "unavailable",
   };
 }
 
-function paceAfterFailure(pace: Pace, attempt: Attempt<Outcome>): Pace {
-  const { delivery, outcome, endedAt } = attempt;
-  const slow = pace.slow || isSlowFailure(attempt);
-  const streak = extendStreak(pace, attempt);
-  if (waitBeganDuring(pace, attempt)) {
-    // It says nothing about the endpoint since it was blocked, except how long the endpoint asks to be left alone.
-    const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
-    const blockedUntil = Math.max(pace.blockedUntil, askedUntil);
-    const streakRetryAt = nextProbeAt(blockedUntil, attempt);
-    return { ...pace, slow, streak, blockedUntil, streakRetryAt };
-  }
-  const waitMs = spacingMs(streak, outcome);
-  if (waitMs === 0 && !isSpaced(pace)) {
-    // A retry that fails shows nothing new about the endpoint.
-    const concurrency = delivery.attempts === 0 ? halved(pace.concurrency) : pace.concurrency;
-    return { concurrency, slow, streak, blockedUntil: 0, streakRetryAt: NEVER };
-  }
-  // With fewer than `SPACED_FROM_EVENTS` failed events, a rejection needs no wait of its own. Requests that are already
-  // spaced stay spaced, one at a time.
-  const blockedUntil = waitMs === 0 ? pace.blockedUntil : endedAt + waitMs;
-  const streakRetryAt = nextProbeAt(blockedUntil, attempt);
-  return { concurrency: 1, slow, streak, blockedUntil, streakRetryAt };
-}
+const CLOSED = { rejected: [], failures: 0, openUntil: 0, outcome: null, status: null } as const;
 
-/** When, after a failure, what failed in the streak is due: the `streakRetryAt` while requests are spaced. */
-function nextProbeAt(blockedUntil: number, { endedAt }: Attempt): number {
-  return Math.max(blockedUntil, endedAt + PROBE_INTERVAL_MS);
-}
-
-/** Whether the delivery has already failed within the streak. */
-function hasFailedIn(streak: Streak | null, { lastAt }: PendingDelivery): boolean {
-  return streak !== null && lastAt !== null && lastAt >= streak.startedAt;
-}
-
-/** Adds a failed attempt to the streak. An event that has already failed in it does not lengthen the spacing. */
-function extendStreak(pace: Pace, attempt: Attempt<Outcome>): Streak {
-  const { streak } = pace;
-  const { delivery, outcome, startedAt } = attempt;
-  const { type, priority } = delivery;
-  const { events = 0, attempts = 0, outageStep = 0, turns = {} } = streak ?? {};
-  const isNew = !hasFailedIn(streak, delivery);
+/** Returns the circuit of an event type after a failure of the endpoint. */
+function circuitAfterFailure(
+  before: Circuit | undefined,
+  { delivery, startedAt, endedAt, startedClosed }: Attempt,
+  outcome: Outcome,
+): Circuit {
+  const { rejected, failures, openUntil, since } = before ?? { ...CLOSED, since: startedAt };
+  const last = { since, outcome: outcome.kind, status: statusOf(outcome) };
+  const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
+  const wasOpen = openUntil > 0;
+  // It says nothing about the endpoint since the circuit opened, except how long the endpoint asks to be left alone.
+  if (wasOpen && startedClosed)
+    return { rejected, failures, ...last, openUntil: Math.max(openUntil, askedUntil) };
   const isOutage = failureOf(outcome) !== "rejected";
-  // The first failure of an outage begins its spacing, even if the event was rejected before.
-  const lengthens = isOutage && !waitBeganDuring(pace, attempt) && (isNew || outageStep === 0);
-  const isOldestNext = turns[type]?.isOldestNext ?? false;
-  const isUntried = priority === PRIORITY.untried;
+  const isFirst = delivery.firstAt === null && !wasOpen && !isOutage;
+  const listed = isFirst ? [...rejected, delivery.eventId] : rejected;
+  if (!wasOpen && !isOutage && listed.length < CIRCUIT_OPENS_AFTER_EVENTS)
+    return { rejected: listed, failures, ...last, openUntil: 0 };
+  const steps = isOutage ? CIRCUIT_OUTAGE_SECONDS : CIRCUIT_REJECTED_SECONDS;
+  const seconds = steps[Math.min(failures, steps.length - 1)] as number;
   return {
-    startedAt: Math.min(streak?.startedAt ?? startedAt, startedAt),
-    events: isNew ? events + 1 : events,
-    attempts: attempts + 1,
-    outageStep: lengthens ? outageStep + 1 : outageStep,
-    unavailableSince:
-      failureOf(outcome) === "unavailable" ? (streak?.unavailableSince ?? startedAt) : null,
-    turns: {
-      ...turns,
-      [type]: { at: startedAt, isOldestNext: isUntried ? !isOldestNext : isOldestNext },
-    },
+    rejected: listed,
+    failures: failures + 1,
+    ...last,
+    openUntil: Math.max(openUntil, endedAt + seconds * 1000, askedUntil),
   };
 }
 
-/** How long the next request waits after a failure, in milliseconds; 0 if it need not wait. */
-function spacingMs({ events, outageStep }: Streak, outcome: Outcome): number {
-  const failure = failureOf(outcome);
-  if (failure !== "rejected") {
-    const seconds = stepOf(OUTAGE_SPACING_SECONDS[failure], outageStep - 1);
-    return Math.max(seconds, requestedWaitSeconds(outcome)) * 1000;
-  }
-  return events < SPACED_FROM_EVENTS
-    ? 0
-    : stepOf(FAILING_SPACING_SECONDS, events - SPACED_FROM_EVENTS) * 1000;
-}
-
-function stepOf(seconds: readonly number[], index: number): number {
-  return seconds[Math.min(index, seconds.length - 1)] ?? 0;
+function circuitAfterNoAttempt(before: Circuit | undefined, endedAt: number): Circuit {
+  const circuit = before ?? { ...CLOSED, rejected: [], since: endedAt };
+  const openUntil = Math.max(circuit.openUntil, endedAt + NOT_ATTEMPTED_OPEN_MS);
+  return { ...circuit, openUntil };
 }
 
 /** The delay that a busy endpoint requests in `Retry-After`, up to a maximum; 0 if there is none. */
@@ -263,159 +265,95 @@ function requestedWaitSeconds(outcome: Outcome): number {
   return Math.min(outcome.retryAfterSeconds ?? 0, RETRY_AFTER_MAX_SECONDS);
 }
 
-function halved(concurrency: number): number {
-  return Math.max(1, Math.floor(concurrency / 2));
-}
-
 /**
- * Chooses the delivery to send next while requests are spaced. A type that is accepted must not wait for one that is
- * rejected, so types take turns. A type that yields (`yieldsUntil`) comes after all that do not. The newest event finds
- * out whether the endpoint accepts again; the oldest ones work off a backlog.
+ * Returns a delivery after a failed attempt. Only a rejection at a closed circuit moves its retry schedule. After any
+ * other failure, it stays due, behind those that were not tried yet, because the circuit holds it.
  *
- * @param heads due deliveries: for each event type and priority the one that is due first, and for each type the
- *   untried one that is due last.
+ * @param isHeld whether the circuit is open now.
  */
-export function chooseNext<D extends PendingDelivery>(
-  { streak, blockedUntil, rejections }: Pace & Pick<TypeOutcomes, "rejections">,
-  heads: readonly D[],
-  now: number,
-): D | undefined {
-  const byDueTime = heads.toSorted((a, b) => a.dueAt - b.dueAt || compare(a.eventId, b.eventId));
-  const manual = byDueTime.find(({ priority }) => priority === PRIORITY.manual);
-  if (manual || now < blockedUntil) return manual;
-  const yields = ({ type }: D) => Number((rejections[type]?.yieldsUntil ?? 0) > now);
-  const lastTurn = ({ type }: D) => streak?.turns[type]?.at ?? 0;
-  const [first] = byDueTime.toSorted((a, b) => yields(a) - yields(b) || lastTurn(a) - lastTurn(b));
-  const ofType = byDueTime.filter(({ type }) => type === first?.type);
-  const untried = ofType.filter(({ priority }) => priority === PRIORITY.untried);
-  const isOldestNext = first && streak?.turns[first.type]?.isOldestNext;
-  return (isOldestNext ? untried[0] : untried.at(-1)) ?? ofType[0];
+function clockAfterFailure(
+  isHeld: boolean,
+  attempt: Attempt,
+  outcome: Outcome,
+  random: number,
+): Rescheduled {
+  const { delivery, endedAt } = attempt;
+  if (!isHeld && failureOf(outcome) === "rejected") return nextStep(attempt, random);
+  if (isTriedForTooLong(attempt)) return settled(attempt, "exhausted", delivery.attempts);
+  return pendingUntil(attempt, endedAt, delivery.attempts);
 }
 
-const compare = (a: string, b: string) => (a < b ? -1 : Number(a > b));
-
-/** A delivery's new state after an attempt. */
-export interface Rescheduled {
-  state: "delivered" | "pending" | "exhausted";
-  attempts: number;
-  priority: Priority;
-  /** When it is due again; null if it is not pending any more. */
-  dueAt: number | null;
-  /** When it was delivered or exhausted; null if it is pending. */
-  settledAt: number | null;
-}
-
-/**
- * Decides the new state of a delivery after an attempt. A retry that fails before its scheduled time does not
- * count, so that no early attempt shortens the retry schedule. The first attempt always counts.
- *
- * @param pace the pace before it was adjusted to this attempt.
- * @param random between 0 and 1; sets the jitter.
- */
-export function reschedule(pace: Pace, attempt: Attempt, random: number): Rescheduled {
-  const { delivery, outcome, startedAt, endedAt } = attempt;
+/** Returns a delivery at the next step of its retry schedule. */
+function nextStep(attempt: Attempt, random: number): Rescheduled {
+  const { delivery, endedAt } = attempt;
   const attempts = delivery.attempts + 1;
-  const settled = { attempts, dueAt: null, settledAt: endedAt };
-  if (succeeded(outcome)) return { state: "delivered", priority: delivery.priority, ...settled };
-  const priority = priorityAfterFailure(pace, attempt);
-  const pending = { state: "pending", priority, settledAt: null } as const;
-  const scheduledAt = delivery.scheduledAt ?? delivery.dueAt;
-  if (delivery.attempts > 0 && startedAt < scheduledAt)
-    return { ...pending, attempts: delivery.attempts, dueAt: scheduledAt };
   const seconds = RETRY_WAITS_SECONDS[attempts - 1];
-  if (seconds === undefined) return { state: "exhausted", priority, ...settled };
+  if (seconds === undefined || isTriedForTooLong(attempt))
+    return settled(attempt, "exhausted", attempts);
   // Jitter only lengthens a delay, so that the schedule outlasts the time after which a subscription is disabled.
   const waitMs = Math.round(seconds * 1000 * (1 + RETRY_JITTER * random));
-  return { ...pending, attempts, dueAt: endedAt + waitMs };
+  return pendingUntil(attempt, endedAt + waitMs, attempts);
 }
 
-/**
- * Returns `inStreak` while the delivery has only failed within the current streak, or after a manual send that failed
- * within it, and `scheduled` otherwise. Either way, it keeps its own retry schedule.
- */
-function priorityAfterFailure({ streak }: Pace, { delivery, outcome }: Attempt): Priority {
-  // An event that cannot be read says nothing about the endpoint, so the end of a streak does not make it due. Otherwise,
-  // while requests are spaced, it would be due again at once after each attempt, because none of them moves
-  // `streakRetryAt`.
-  if (outcome.kind === "unreadable") return PRIORITY.scheduled;
-  // Somebody wants it soon, whatever failed before. A manual send that fails begins no streak.
-  if (delivery.priority === PRIORITY.manual)
-    return streak === null ? PRIORITY.scheduled : PRIORITY.inStreak;
-  // The first failure begins a streak, or falls within one.
-  if (delivery.attempts === 0) return PRIORITY.inStreak;
-  const hasFailedOnlyInStreak =
-    delivery.priority !== PRIORITY.scheduled && hasFailedIn(streak, delivery);
-  return hasFailedOnlyInStreak ? PRIORITY.inStreak : PRIORITY.scheduled;
+function isTriedForTooLong({ delivery, endedAt }: Attempt): boolean {
+  return delivery.firstAt !== null && endedAt - delivery.firstAt >= TRIED_FOR_MAX_MS;
 }
 
-/**
- * An event type yields to the others for so many times as long as its failed attempt has held them up. So a type that is
- * rejected takes a quarter of the time at most.
- */
-const YIELD_FACTOR = 3;
-
-/**
- * Returns the record of each event type after one more attempt, which has changed the pace from `before` to `after`.
- *
- * A failure holds up the other event types while its request takes, and during the wait that it begins. Its type then
- * yields to them for longer (`YIELD_FACTOR`). Otherwise, an endpoint that responds to one type with a long `Retry-After`,
- * or lets it time out, would get a single event of another type between two waits. The yielding ends, so that a type which
- * is accepted again does not wait for the backlog of another one.
- */
-export function noteTypeOutcome(
-  known: TypeOutcomes,
-  attempt: Attempt<Outcome>,
-  before: Pick<Pace, "blockedUntil">,
-  after: Pick<Pace, "blockedUntil">,
-): TypeOutcomes {
-  const { delivery, outcome, startedAt, endedAt } = attempt;
-  const { type, priority } = delivery;
-  if (succeeded(outcome)) {
-    const { [type]: _, ...rejections } = known.rejections;
-    return { rejections, acceptedTypes: [...new Set([...known.acceptedTypes, type])].toSorted() };
-  }
-  if (priority === PRIORITY.manual) return known;
-  // Not before its streak, even if the clock was set back during the attempt: otherwise, the endpoint would seem to have
-  // accepted something in between (`rejectedTypes`).
-  const { since = Math.max(startedAt, endedAt), yieldsUntil = 0 } = known.rejections[type] ?? {};
-  const delayedUntil = after.blockedUntil > before.blockedUntil ? after.blockedUntil : endedAt;
-  const rejection = {
-    since,
-    outcome: outcome.kind,
-    status: statusOf(outcome),
-    yieldsUntil: Math.max(yieldsUntil, delayedUntil + YIELD_FACTOR * (delayedUntil - startedAt)),
-  };
+function pendingUntil({ delivery, startedAt }: Attempt, dueAt: number, attempts: number) {
+  const firstAt = delivery.firstAt ?? startedAt;
   return {
-    rejections: { ...known.rejections, [type]: rejection },
-    acceptedTypes: known.acceptedTypes.filter((accepted) => accepted !== type),
+    state: "pending",
+    attempts,
+    priority: PRIORITY.retry,
+    firstAt,
+    dueAt,
+    settledAt: null,
+  } as const;
+}
+
+function settled(
+  { delivery, startedAt, endedAt }: Attempt,
+  state: "delivered" | "exhausted",
+  attempts: number,
+): Rescheduled {
+  const firstAt = delivery.firstAt ?? startedAt;
+  return {
+    state,
+    attempts,
+    priority: delivery.priority,
+    firstAt,
+    dueAt: null,
+    settledAt: endedAt,
   };
 }
 
 /**
- * Whether a failed attempt disables its subscription. It does if nothing has succeeded for three days, ten attempts at two
- * events or more have failed, and the endpoint has been unavailable for three days, too, or accepts no event type that is
- * listed. A subscription whose endpoint responds, and accepts one type, is not disabled because of another. None is
- * disabled because of a single event, or by a manual send.
+ * Chooses the delivery that probes an endpoint whose circuit is open. The newest event finds out whether the endpoint
+ * accepts again, however long the backlog; the oldest ones work it off.
  *
- * A type counts as accepted if its last attempt succeeded, or if it has failed for less than three days. Otherwise, while
- * one type is rejected, the first failure of a rare one would disable the subscription. For the same reason, a single
- * time-out does not show that the endpoint is unavailable.
- *
- * @param listed the event types of the subscription.
+ * @param heads due deliveries of the event type, in the order of their due times within each priority: at least the first
+ *   one of each priority, and the last one that was not tried yet.
  */
-export function isDead(
-  { streak }: Pace,
-  { rejections, acceptedTypes }: TypeOutcomes,
-  { delivery, endedAt }: Attempt<Outcome>,
-  listed: readonly WebhookEvent[],
-): boolean {
-  if (delivery.priority === PRIORITY.manual) return false;
-  const since = endedAt - DISABLE_AFTER_MS;
-  if (streak === null || streak.startedAt > since) return false;
-  if (streak.attempts < DISABLE_AFTER_FAILURES || streak.events < 2) return false;
-  const { unavailableSince } = streak;
-  if (unavailableSince !== null && unavailableSince <= since) return true;
-  const isAccepted = (type: WebhookEvent) =>
-    acceptedTypes.includes(type) || (rejections[type]?.since ?? 0) > since;
-  return !listed.some(isAccepted);
+export function chooseProbe<D extends Pick<PendingDelivery, "priority">>(
+  heads: readonly D[],
+  random: number,
+): D | undefined {
+  const untried = heads.filter(({ priority }) => priority === PRIORITY.untried);
+  if (untried.length > 0) return random < 0.5 ? untried.at(-1) : untried[0];
+  return (
+    heads.find(({ priority }) => priority === PRIORITY.retry) ??
+    heads.find(({ priority }) => priority === PRIORITY.replay)
+  );
+}
+
+/**
+ * Whether a subscription has failed for so long that it must be disabled: nothing has succeeded for three days, and ten
+ * attempts have failed. They must be at two events or more, so that no single event disables it; the transaction that
+ * disables it checks that (`disable` in dispatch/claims.ts).
+ *
+ * @param endedAt the end of its last attempt, in Unix milliseconds.
+ */
+export function mustDisable({ failingSince, failures }: SendingState, endedAt: number): boolean {
+  if (failingSince === null || failures < DISABLE_AFTER_FAILURES) return false;
+  return endedAt - failingSince >= DISABLE_AFTER_MS;
 }

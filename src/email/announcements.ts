@@ -13,6 +13,7 @@ import {
   type AnnouncedEmail,
   EMAIL_KINDS,
   type EmailKind,
+  IS_NOTABLE,
   subscriptions,
   workspaces,
 } from "../db/schema.ts";
@@ -62,7 +63,7 @@ export const selectCandidates = prepared(
       and(
         sql`${subscriptions.id} IN (
           SELECT notable.id FROM ${subscriptions} AS notable INDEXED BY subscriptions_notable
-            WHERE failing_since IS NOT NULL OR rejections <> '{}' OR disabled_by_failures OR pending_exhausted_at IS NOT NULL OR announced ->> '$.failing' IS NOT NULL)`,
+            WHERE ${IS_NOTABLE})`,
         sql`(${subscriptions.disabledAt} IS NULL OR ${subscriptions.disabledByFailures}
           AND ${subscriptions.disabledAt} > ${NOW} - ${(REMINDERS_MAX + 1) * REMINDER_WAIT_MS})`,
         isNull(subscriptions.deletedAt),

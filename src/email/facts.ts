@@ -7,7 +7,7 @@ import { typesToReport } from "../history/rejections.ts";
 export const FACTS = {
   events: subscriptions.events,
   failingSince: subscriptions.failingSince,
-  rejections: subscriptions.rejections,
+  circuits: subscriptions.circuits,
   disabledAt: subscriptions.disabledAt,
   disabledByFailures: subscriptions.disabledByFailures,
   pendingExhaustedAt: subscriptions.pendingExhaustedAt,

@@ -11,7 +11,7 @@ import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { inJson, qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { cutPage, type Page, type PageRequest } from "../db/page.ts";
-import { deliveries, events, leads, subscriptions, workspaces } from "../db/schema.ts";
+import { deliveries, events, leads, PRIORITY, subscriptions, workspaces } from "../db/schema.ts";
 import { deliveryState } from "../db/states.ts";
 import { nextAttemptAt } from "../delivery/due.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
@@ -67,7 +67,7 @@ export function hasStatus(status: number | StatusClass): SQL {
 }
 
 /** SQL expression: the state of the subscription's delivery, as operations show it. */
-const SHOWN_STATE = sql<ShownDeliveryState>`iif(${deliveryState()} = 'pending' AND ${deliveries.attempts} > 0, 'retrying', ${deliveryState()})`;
+const SHOWN_STATE = sql<ShownDeliveryState>`iif(${deliveryState()} = 'pending' AND ${deliveries.priority} = ${PRIORITY.retry}, 'retrying', ${deliveryState()})`;
 
 /** The columns to select for `toView`, from a subscription, its delivery and the event. */
 export const DELIVERY_COLUMNS = {
@@ -102,7 +102,7 @@ export interface DeliveryRow
 /** A table expression: deliveries through the index of those that failed or were cancelled. */
 export const UNSUCCESSFUL = sql`${deliveries} INDEXED BY deliveries_unsuccessful`;
 /** SQL condition: the index has the delivery. SQLite uses it only for queries that contain this condition. */
-export const IS_UNSUCCESSFUL = sql`(${deliveries.state} IN ('exhausted', 'cancelled') OR (${deliveries.state} = 'pending' AND ${deliveries.attempts} > 0))`;
+export const IS_UNSUCCESSFUL = sql`(${deliveries.state} IN ('exhausted', 'cancelled') OR (${deliveries.state} = 'pending' AND ${deliveries.priority} = 2))`;
 
 /**
  * Reads one page of a subscription's deliveries, newest first. Without a filter, it reads one row more than it

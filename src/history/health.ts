@@ -98,7 +98,7 @@ function selectSubscriptions(which: SQL | undefined) {
       failingSince: subscriptions.failingSince,
       failures: subscriptions.failures,
       slow: subscriptions.slow,
-      rejections: subscriptions.rejections,
+      circuits: subscriptions.circuits,
       pendingExhaustedAt: subscriptions.pendingExhaustedAt,
       lastAttempt: subscriptions.lastAttempt,
       earlierSecrets: subscriptions.earlierSecrets,
@@ -120,7 +120,7 @@ interface PendingCount {
 /** Counts the pending deliveries of a subscription in an index alone, without those that are being cancelled. */
 function countPending(which: SQL | undefined) {
   return qb.all<PendingCount>(sql`
-    SELECT count(*) AS pending, coalesce(sum(${deliveries.attempts} > 0), 0) AS retrying
+    SELECT count(*) AS pending, coalesce(sum(${deliveries.priority} = ${PRIORITY.retry}), 0) AS retrying
     FROM ${subscriptions}
       CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
         ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
@@ -230,8 +230,8 @@ const BACKLOG_MS = 60_000;
 
 function stateOf(row: SubscriptionRow, isRejecting: boolean, now: number): WebhookView["state"] {
   if (row.disabledAt !== null) return "disabled";
-  // An endpoint that rejects one event type also has short streaks between its successes, so it is `rejecting`.
-  // Once a streak lasts a day, the endpoint accepts nothing, and is `failing`.
+  // An endpoint that rejects one event type also fails for short times between its successes, so it is `rejecting`.
+  // Once it has failed for a day, it accepts nothing, and is `failing`.
   const failedMs = row.failingSince === null ? 0 : now - row.failingSince;
   if (isRejecting && failedMs < TELL_AFTER_MS) return "rejecting";
   if (row.failingSince !== null) return "failing";
@@ -251,7 +251,7 @@ const RECORDING_MAX_MS = MINUTE_MS;
 /**
  * Finds when the oldest event was recorded that a subscription has not received: its delivery has failed, waits for
  * a retry, or was cancelled. Null if there is none. Only event types that it lists count, because others cannot be sent
- * again. For a disabled subscription, deliveries that ended before its last streak do not count, and the events since it
+ * again. For a disabled subscription, deliveries that ended before its last failures do not count, and the events since it
  * was disabled do. For an active one, events that never had a delivery do not count, because finding them would take
  * reading all events. The platform knows since when its workspace had no access.
  *

@@ -1,15 +1,17 @@
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { TELL_AFTER_MS } from "../contract/limits.ts";
-import type { Rejection, Rejections } from "../db/schema.ts";
+import type { Circuit, Circuits } from "../db/schema.ts";
 
 /** An event type that a subscription rejects although it accepts others. */
-export interface RejectedType extends Pick<Rejection, "since" | "outcome" | "status"> {
+export interface RejectedType extends Pick<Circuit, "since" | "status"> {
   type: WebhookEvent;
+  /** The outcome of the last failed attempt. */
+  outcome: string;
 }
 
 /** The part of a subscription that `rejectedTypes` needs. */
 interface Rejecting {
-  rejections: Rejections;
+  circuits: Circuits;
   failingSince: number | null;
   events: WebhookEvent[];
 }
@@ -18,11 +20,12 @@ interface Rejecting {
  * Returns the listed event types that an endpoint rejects while it accepts others. Returns none if it accepts
  * nothing, because the subscription is failing then.
  */
-export function rejectedTypes({ rejections, failingSince, events }: Rejecting): RejectedType[] {
+export function rejectedTypes({ circuits, failingSince, events }: Rejecting): RejectedType[] {
   return events.flatMap((type) => {
-    const rejection = rejections[type];
-    if (!rejection) return [];
-    const { since, outcome, status } = rejection;
+    const circuit = circuits[type];
+    // Without an outcome, no attempt could be made, through no fault of the endpoint.
+    if (!circuit?.outcome) return [];
+    const { since, outcome, status } = circuit;
     const acceptsOthers = failingSince === null || failingSince > since;
     return acceptsOthers ? [{ type, since, outcome, status }] : [];
   });

@@ -22,7 +22,7 @@ import {
 } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
 import { apiKeys, moves, subscriptions, workspaces } from "../db/schema.ts";
-import { endSubscriptions } from "../delivery/cancellation.ts";
+import { endSubscriptions } from "../delivery/ending.ts";
 import { GATED_KEY, type GatedKey } from "../workspaces/key-rows.ts";
 import { selectRows, sourcesOf } from "../workspaces/rows.ts";
 import {

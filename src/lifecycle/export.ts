@@ -5,7 +5,6 @@ import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { leads } from "../db/schema.ts";
-import { NEVER } from "../delivery/policy.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { type LeadRow, readPersonalData, SEALED } from "../records/leads.ts";
 import { toPersonalData } from "../records/person.ts";
@@ -154,11 +153,11 @@ const NAMES: Record<string, string> = { subscriptionId: "webhookId" };
 const TIME = /^(at|since|until|day)$|(At|Since|Until)$/;
 
 /**
- * Converts the value of a column: Unix milliseconds become ISO 8601, and `NEVER` becomes null. A list stays unchanged,
+ * Converts the value of a column: Unix milliseconds become ISO 8601, and 0, which stands for no time, becomes null. A list stays unchanged,
  * because none has times; the actions of a run are as the platform has written them.
  */
 function datesOf(name: string, value: unknown): Json {
-  if (typeof value === "number" && TIME.test(name)) return value === NEVER ? null : isoTime(value);
+  if (typeof value === "number" && TIME.test(name)) return value === 0 ? null : isoTime(value);
   if (typeof value !== "object" || value === null || Array.isArray(value)) return value as Json;
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, datesOf(key, one)]));
 }

@@ -6,7 +6,7 @@ import { qb } from "../db/builder.ts";
 import { DIRECTORY } from "../db/databases.ts";
 import { moves, workspaces } from "../db/schema.ts";
 import { logError } from "../log.ts";
-import { cancel, commitIn, findMove, logStage, type Move, STEPS, settle } from "./steps.ts";
+import { cancel, commitIn, findMove, logStage, type Move, releaseLocks, STEPS } from "./steps.ts";
 
 /*
  * Moves workspaces between databases. This file begins and continues moves; steps.ts has their steps, copying.ts the
@@ -117,7 +117,7 @@ export async function settleMoves(
       .where(isNotNull(workspaces.moveId))
       .limit(MOVES_AT_ONCE),
   });
-  await doEach(locked, hasMore, (each) => settle(env, database, each, hasMore));
+  await doEach(locked, hasMore, (each) => releaseLocks(env, database, each, hasMore));
 }
 
 /** Does work for one item after the other, even if some fail. @throws the first error, at the end. */

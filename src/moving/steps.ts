@@ -4,8 +4,7 @@ import { qb } from "../db/builder.ts";
 import { commit, type Part, type Parts, type ResultsOf } from "../db/client.ts";
 import { DIRECTORY, openNamed } from "../db/databases.ts";
 import { type MoveStage, moves, subscriptions, workspaces } from "../db/schema.ts";
-import { selectWakeUps } from "../delivery/due.ts";
-import { sendWakeUps } from "../delivery/messages.ts";
+import { selectWakeUps, sendWakeUps } from "../delivery/wake.ts";
 import { eraseLeftBehind, isEmpty } from "../lifecycle/erase.ts";
 import { log } from "../log.ts";
 import { sleep } from "../primitives/timing.ts";
@@ -20,7 +19,7 @@ import { insertRows, measureChunk, selectChunk } from "./copying.ts";
 /*
  * The steps of a move. The directory has one row for each move. Its ID is the lock token (`moveId`) on the workspace's
  * row in the source and in the target. The steps are idempotent, so that several callers, or one after a crash, can run
- * them. The source is locked while its rows are copied, so all callers copy the same rows. `settle` releases the locks
+ * them. The source is locked while its rows are copied, so all callers copy the same rows. `releaseLocks` releases the locks
  * of a move that is over.
  */
 
@@ -238,9 +237,9 @@ async function release(env: Env, database: string, lock: LockedBy): Promise<void
     unlocked: qb.update(workspaces).set({ writeLock: null, moveId: null }).where(isLockedBy(lock)),
     unnoted: qb
       .update(subscriptions)
-      .set({ notedWakeAt: 0 })
+      .set({ nextMessageAt: 0 })
       .where(
-        and(eq(subscriptions.workspaceId, lock.workspaceId), gt(subscriptions.notedWakeAt, 0)),
+        and(eq(subscriptions.workspaceId, lock.workspaceId), gt(subscriptions.nextMessageAt, 0)),
       ),
     waiting: selectWakeUps(lock.workspaceId, Number.MAX_SAFE_INTEGER),
   });
@@ -260,7 +259,7 @@ export async function cancel(env: Env, move: Move): Promise<boolean> {
       .returning({ id: moves.id }),
   });
   if (cancelled.length > 0) logStage(move, "cancelled");
-  await settle(env, move.from, move, () => false);
+  await releaseLocks(env, move.from, move, () => false);
   return cancelled.length > 0;
 }
 
@@ -268,7 +267,7 @@ export async function cancel(env: Env, move: Move): Promise<boolean> {
  * Releases the lock of a move in a database, once the move is over. Unlocks the workspace if it lives there; otherwise,
  * deletes its rows there.
  */
-export async function settle(
+export async function releaseLocks(
   env: Env,
   database: string,
   lock: LockedBy,

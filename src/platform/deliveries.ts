@@ -2,9 +2,9 @@ import { z } from "@hono/zod-openapi";
 import { encodeCursor } from "../contract/cursor.ts";
 import { DeliveryStateFilter, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { EventId, Instant, LeadId, several, WebhookId, WorkspaceId } from "../contract/fields.ts";
-import { PAGE_LIMIT, REDELIVERIES_PER_SECOND, RESENDS_AHEAD_MS } from "../contract/limits.ts";
+import { PAGE_LIMIT, RESENDS_PENDING_MAX } from "../contract/limits.ts";
 import type { Database } from "../db/client.ts";
-import { sendWakeUps } from "../delivery/messages.ts";
+import { sendWakeUps } from "../delivery/wake.ts";
 import { DELIVERIES_EXAMINED_MAX, listDeliveriesOf, StatusClass } from "../history/deliveries.ts";
 import { findDelivery } from "../history/delivery.ts";
 import {
@@ -149,21 +149,21 @@ export const readDelivery = operation({
 });
 
 export const redeliver = operation({
-  about: `Delivers events again, even delivered ones, with the same ids and bytes, at ${REDELIVERIES_PER_SECOND} per second. Each call examines up to ${REDELIVERY_EXAMINED_MAX} events of a range. Call it until nextCursor is null, as the command in a terminal does.`,
+  about: `Delivers events again, even delivered ones, with the same ids and bytes. Each call examines up to ${REDELIVERY_EXAMINED_MAX} events of a range. Call it until nextCursor is null, as the command in a terminal does.`,
   input: z
     .strictObject({
       webhookId: WebhookId,
       eventIds: several(EventId)
         .nullish()
         .describe(
-          `the events to redeliver, even while requests are spaced or \`Retry-After\` asks for a delay; rejected while ${RESENDS_AHEAD_MS / 1000} s of them are scheduled for the webhook`,
+          `the events to redeliver, at once and first, even while the endpoint fails or \`Retry-After\` asks for a delay; at most ${RESENDS_PENDING_MAX} may be pending for the webhook`,
         ),
       since: RedeliverableSince.nullish().describe("or all events from this time on"),
       until: Instant.nullish().describe("and before this time; default: no end"),
       states: several(RedeliveryState, RedeliveryState.options.length)
         .nullish()
         .describe(
-          "default: all; delivered: at least once; missed: stored while the webhook was disabled or did not list the type, or its workspace had no access (what no webhook of the workspace listed was never stored); retrying: failed, and due later, which is brought forward. Deliveries that are due or were never tried are sent anyway, and not counted",
+          "default: all; delivered: at least once; missed: stored while the webhook was disabled or did not list the type, or its workspace had no access (what no webhook of the workspace listed was never stored); retrying: failed, and pending. Deliveries that were never tried are sent anyway, and not counted",
         ),
       type: WebhookEvent.nullish().describe("of the range, only events of this type"),
       status: StatusFilter.nullish().describe(

@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { Budget } from "../db/budget.ts";
 import { openNamed } from "../db/databases.ts";
-import { sendWakeUps } from "../delivery/messages.ts";
+import { sendWakeUps } from "../delivery/wake.ts";
 import { CONFLICT_TRIES } from "../recording/automation-changes.ts";
 import {
   AutomationRecording,

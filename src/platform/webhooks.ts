@@ -15,7 +15,7 @@ import {
 import { DAY_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
-import { sendWakeUps } from "../delivery/messages.ts";
+import { sendWakeUps } from "../delivery/wake.ts";
 import { parseEncryptionKeys } from "../encryption/seal.ts";
 import { CustomHeaders } from "../endpoints/headers.ts";
 import { findDnsFault, readTarget } from "../endpoints/resolve.ts";
@@ -161,7 +161,7 @@ export const updateWebhook = operation({
       // The change is tried once. After a lost reply, a second try would undo a change that another call made since.
       const { isChanged, wakeUps } = await commit(
         withoutRetries(db),
-        updateSubscription(webhookId, changed, before),
+        updateSubscription(webhookId, changed, Date.now(), before),
       );
       if (!isChanged) continue;
       if (changed.url) wakeUps.push({ subscriptionId: webhookId, queue: "fast" });

@@ -14,7 +14,7 @@ import {
 import { MINUTE_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../db/databases.ts";
-import { sendWakeUps } from "../delivery/messages.ts";
+import { sendWakeUps } from "../delivery/wake.ts";
 import { createDataKey } from "../encryption/personal-data.ts";
 import { Name } from "../primitives/text.ts";
 import { invalidateKey } from "../rate-limit/invalidate-key.ts";

@@ -4,8 +4,7 @@ import { newEventIds } from "../contract/ids.ts";
 import { excluded, fromJson, insertFrom, mapColumns, qb, unqualified } from "../db/builder.ts";
 import { combine, commit, type Database, query, readAs, type Statements } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
-import { selectWakeUps } from "../delivery/due.ts";
-import type { WakeUp } from "../delivery/messages.ts";
+import { selectWakeUps, type WakeUp } from "../delivery/wake.ts";
 import { announce, draftEvent } from "../events/outbox.ts";
 import { type AutomationRow, findAutomation, toAutomation } from "../records/automations.ts";
 

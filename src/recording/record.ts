@@ -11,8 +11,8 @@ import {
   withoutRetries,
 } from "../db/client.ts";
 import { isReferenceMissing } from "../db/errors.ts";
-import { selectWakeUps } from "../delivery/due.ts";
-import type { WakeUp } from "../delivery/messages.ts";
+import type { WakeUp } from "../delivery/wake.ts";
+import { selectWakeUps } from "../delivery/wake.ts";
 import { Name, Reference } from "../primitives/text.ts";
 import { findPlacement } from "../workspaces/placement.ts";
 import { failIfErasing, refuseMissing } from "../workspaces/write-guard.ts";

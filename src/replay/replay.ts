@@ -1,15 +1,18 @@
-import { and, eq, gt, type SQL, sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { Position } from "../contract/cursor.ts";
-import type { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import {
+  type DeliveryState,
+  type RedeliveryState,
+  WebhookEvent,
+} from "../contract/enumerations.ts";
 import { eventIdAt } from "../contract/ids.ts";
 import { InputError, unknownInput } from "../contract/input-error.ts";
-import { RESENDS_AHEAD_MS } from "../contract/limits.ts";
+import { RESENDS_PENDING_MAX } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import { commit, type Database, type Part, withoutRetries } from "../db/client.ts";
+import { commit, type Database, query, withoutRetries } from "../db/client.ts";
 import { deliveries, events, PRIORITY, type Priority, subscriptions } from "../db/schema.ts";
 import { deliveryState, listsType } from "../db/states.ts";
-import { nextAttemptAt } from "../delivery/due.ts";
 import type { QueueName } from "../delivery/policy.ts";
 import type { StatusClass } from "../history/deliveries.ts";
 import {
@@ -18,15 +21,17 @@ import {
   type KnownSubscription,
   knownSubscription,
 } from "../subscriptions/subscriptions.ts";
-import { fillSlots, nextSlotAt, type ResentEvent, takeSlots } from "./slots.ts";
+import { makePending } from "./make-pending.ts";
 
 /*
  * Sends events again. A resend sends the events that a caller names by id. A replay sends those of a time range, such
  * as all that a subscription did not receive while it was disabled.
  *
  * Both read the events with their deliveries, decide here which of them to send, and write that in one transaction.
- * The transaction leaves out deliveries that have changed since they were read. slots.ts has its statements, which send
- * each event in a slot of its own.
+ * The transaction (make-pending.ts) leaves out deliveries that have changed since they were read.
+ *
+ * Both are due at once and begin the retry schedule of their deliveries anew. A resend comes first, and no circuit holds
+ * it, because a person waits for its result. A replay comes last, so that new events do not wait for it.
  */
 
 /** The states of events that a disabled subscription has not received. */
@@ -105,8 +110,7 @@ export async function enableAndReplay(
 }
 
 /**
- * Sends events to a subscription again. A resend is sent even while the endpoint fails. A replay ends the current
- * delay between requests, because the caller has presumably repaired the endpoint; a success then ends the spacing.
+ * Sends events to a subscription again.
  *
  * @returns null, without sending anything, if the subscription is disabled or its workspace has no access.
  * @throws InputError for a subscription that does not exist, an event that it could not receive, or too many resends.
@@ -141,14 +145,11 @@ interface Candidate {
   /** The state of the delivery, which may be cancelled although its row still says `pending`. */
   state: DeliveryState | null;
   priority: Priority | null;
-  attempts: number | null;
   dueAt: number | null;
+  attemptsMade: number | null;
   deliveredEarlier: 0 | 1 | null;
-  nextAttemptAt: number | null;
   outcome: string | null;
   status: number | null;
-  /** When the next free slot of the subscription is. */
-  nextSlotAt: number;
 }
 
 /**
@@ -156,10 +157,9 @@ interface Candidate {
  * subscription, then the events by their primary key, then the delivery of each by its primary key: CROSS JOIN keeps
  * this order. So it reads the events that `which` selects, with one delivery each.
  *
- * @param slotAt SQL expression: when the next free slot of the subscription is.
  * @param which SQL condition on `events`, with an optional ORDER BY and LIMIT.
  */
-function selectCandidates(subscriptionId: string, slotAt: SQL, which: SQL): SQL {
+function selectCandidates(subscriptionId: string, which: SQL): SQL {
   return sql`
     SELECT
       ${events.id} AS eventId,
@@ -168,13 +168,11 @@ function selectCandidates(subscriptionId: string, slotAt: SQL, which: SQL): SQL 
       ${deliveries.state} AS storedState,
       ${deliveryState()} AS state,
       ${deliveries.priority} AS priority,
-      ${deliveries.attempts} AS attempts,
+      ${deliveries.attemptsMade} AS attemptsMade,
       ${deliveries.dueAt} AS dueAt,
       ${deliveries.deliveredEarlier} AS deliveredEarlier,
-      ${nextAttemptAt()} AS nextAttemptAt,
       ${deliveries.lastOutcome} AS outcome,
-      ${deliveries.lastStatus} AS status,
-      ${slotAt} AS nextSlotAt
+      ${deliveries.lastStatus} AS status
     FROM ${subscriptions}
       CROSS JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId}
       LEFT JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id}
@@ -186,19 +184,18 @@ function selectCandidates(subscriptionId: string, slotAt: SQL, which: SQL): SQL 
  * Returns the state in which an event may be sent again. An event that was ever delivered counts as delivered, even
  * if it was sent again and failed.
  *
- * @returns null if the event is sent anyway: it was not tried yet, or its next attempt comes before the next slot.
+ * @returns null if the event is sent anyway, because its last attempt has not failed.
  */
-function stateOf(candidate: Candidate): RedeliveryState | null {
-  const { state, attempts, deliveredEarlier, nextAttemptAt, nextSlotAt: slotAt } = candidate;
+function stateOf({ state, priority, deliveredEarlier }: Candidate): RedeliveryState | null {
   if (state === null) return "missed";
   if (state === "test") return null;
   if (state !== "pending") return deliveredEarlier ? "delivered" : state;
-  return (attempts ?? 0) > 0 && (nextAttemptAt ?? 0) > slotAt ? "retrying" : null;
+  return priority === PRIORITY.retry ? "retrying" : null;
 }
 
 /**
- * Schedules a part of a range, oldest event first, after the slots that are already taken. The transaction is tried
- * once. If its reply is lost, a repeated call schedules only the events that the first one did not.
+ * Makes a part of a range pending, oldest event first. The transaction is tried once. If its reply is lost, a repeated
+ * call leaves out the events that the first one has made pending.
  *
  * @param laterMs how far the range extends beyond the time of the first call.
  */
@@ -218,8 +215,7 @@ async function replayRange(
   const end = eventIdAt(Math.min(until ?? Number.POSITIVE_INFINITY, requestedAt + laterMs + 1));
   const isInRange = sql`${events.id} > ${start} AND ${events.id} < ${end}
     ORDER BY ${events.id} LIMIT ${REDELIVERY_EXAMINED_MAX}`;
-  const slotAt = nextSlotAt("replaySlotsUntil", now);
-  const candidates = await db.all<Candidate>(selectCandidates(id, slotAt, isInRange));
+  const candidates = await db.all<Candidate>(selectCandidates(id, isInRange));
   const wanted = candidates.filter((candidate) => {
     const state = stateOf(candidate);
     if (!candidate.isListed || state === null || !states.includes(state)) return false;
@@ -234,25 +230,16 @@ async function replayRange(
   const sought = subscription.events.filter((each) => !type || each === type);
   const notStored = isWhole ? sought.filter((each) => !stored.has(each)) : [];
   if (dryRun) return { count: wanted.length, next, queue, notStored };
-  const scheduled = wanted.map((one) => toScheduled(one, stateOf(one) === "retrying"));
-  const { count } = await commit(withoutRetries(db), {
-    count: fillSlots(id, scheduled, PRIORITY.scheduled, slotAt),
-    slots: takeSlots(id, "replaySlotsUntil", scheduled.length, now),
-    wait: endWait(id, now),
-  });
+  const count = await commit(withoutRetries(db), makePending(id, wanted, PRIORITY.replay, now));
   return { count, next, queue, notStored };
 }
 
 /**
- * Sends events by id, whatever their state; pending deliveries are brought forward. They are due in the slots of resends,
- * whatever replays have scheduled. The transaction is tried once.
- *
- * A person has asked for these requests, so they wait neither for spacing nor for `Retry-After`. Only the slots bound how
- * many are sent. A call is therefore rejected once the slots of `RESENDS_AHEAD_MS` are taken.
+ * Sends events by id, whatever their state. The transaction is tried once.
  *
  * @returns how many deliveries it made pending or brought forward.
  * @throws InputError for an event of another workspace, or of a type that the subscription does not list, or if too many
- *   resends are scheduled.
+ *   resends are pending.
  */
 async function resend(
   db: Database,
@@ -263,8 +250,10 @@ async function resend(
 ): Promise<number> {
   const named = JSON.stringify([...new Set(eventIds)]);
   const isNamed = sql`${events.id} IN (SELECT value FROM json_each(${named}))`;
-  const slotAt = nextSlotAt("manualSlotsUntil", now);
-  const found = await db.all<Candidate>(selectCandidates(subscriptionId, slotAt, isNamed));
+  const { found, resends } = await query(db, {
+    found: qb.all<Candidate>(selectCandidates(subscriptionId, isNamed)),
+    resends: selectResends(subscriptionId),
+  });
   const known = new Set(found.filter(({ isListed }) => isListed).map(({ eventId }) => eventId));
   const unknown = eventIds.findIndex((id) => !known.has(id));
   if (unknown >= 0)
@@ -272,41 +261,30 @@ async function resend(
       ["eventIds", unknown],
       "no such event, or a test, or the subscription does not list its type",
     );
-  // Pending deliveries come first, and keep their order.
-  const waiting = found
-    .filter((one) => isBroughtForward(one, now))
-    .toSorted((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0));
-  const ended = found.filter(({ state }) => state !== "pending").toSorted(byEventId);
-  const wanted = [
-    ...waiting.map((one) => toScheduled(one, true)),
-    ...ended.map((one) => toScheduled(one, false)),
-  ];
+  const wanted = found.filter(
+    ({ state, priority }) => state !== "pending" || priority !== PRIORITY.resend,
+  );
   if (dryRun || wanted.length === 0) return wanted.length;
-  const [{ nextSlotAt: startsAt } = { nextSlotAt: now }] = found;
-  const waitSeconds = Math.ceil((startsAt - now - RESENDS_AHEAD_MS) / 1000);
-  if (waitSeconds > 0)
+  const [{ pending } = { pending: 0 }] = resends;
+  if (pending + wanted.length > RESENDS_PENDING_MAX)
     throw new InputError(
       "eventIds",
-      `a minute of resends is scheduled already: try again in ${waitSeconds} s`,
-      { retry_after_seconds: waitSeconds },
+      `${pending} resends of the subscription are pending, and ${RESENDS_PENDING_MAX} may be: try again later`,
+      { retry_after_seconds: RETRY_RESEND_SECONDS },
     );
-  const { count } = await commit(withoutRetries(db), {
-    count: fillSlots(subscriptionId, wanted, PRIORITY.manual, slotAt),
-    slots: takeSlots(subscriptionId, "manualSlotsUntil", wanted.length, now),
-  });
-  return count;
+  return commit(withoutRetries(db), makePending(subscriptionId, wanted, PRIORITY.resend, now));
 }
 
-/**
- * Whether a resend brings a pending delivery forward. It does if the delivery is due later than its slot. It also
- * does if the delivery has failed and is due now, because an attempt may be in flight. If that attempt fails, too,
- * the requested attempt still follows.
- */
-function isBroughtForward(candidate: Candidate, now: number): boolean {
-  const { state, priority, attempts, nextAttemptAt } = candidate;
-  if (state !== "pending") return false;
-  const waits = (nextAttemptAt ?? 0) > now && (nextAttemptAt ?? 0) >= candidate.nextSlotAt;
-  return waits || ((attempts ?? 0) > 0 && priority !== PRIORITY.manual);
+/** When a caller may try again that has too many resends pending, in seconds. */
+const RETRY_RESEND_SECONDS = 10;
+
+/** Counts the resends of a subscription that are pending, in the index. Those that are cancelled may count for a while. */
+function selectResends(subscriptionId: string) {
+  return qb.all<{
+    pending: number;
+  }>(sql`SELECT count(*) AS pending FROM json_each(${JSON.stringify(WebhookEvent.options)}) AS type
+    CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptionId} AND ${deliveries.state} = 'pending'
+      AND ${deliveries.type} = type.value AND ${deliveries.priority} = ${PRIORITY.resend}`);
 }
 
 /** Whether the last attempt had this status, like `hasStatus` of the history in SQL. */
@@ -314,30 +292,4 @@ function hasEndedWith(candidate: Candidate, status: number | StatusClass): boole
   if (typeof status === "number") return candidate.status === status;
   if (status === "none") return candidate.outcome !== null && candidate.outcome !== "answered";
   return Math.floor((candidate.status ?? 0) / 100) === Number(status[0]);
-}
-
-function byEventId(a: Candidate, b: Candidate): number {
-  return a.eventId < b.eventId ? -1 : 1;
-}
-
-/** @param waits whether the delivery is pending, and so keeps its attempts and its place in the retry schedule. */
-function toScheduled(candidate: Candidate, waits: boolean): ResentEvent {
-  const { eventId, storedState, attempts, dueAt } = candidate;
-  return { eventId, storedState, attempts, dueAt, waits };
-}
-
-/**
- * Ends the current delay of a subscription whose requests are spaced, so that one may start now. The fencing counter
- * keeps a session that is sending from storing the delay again: its requests say nothing about the repaired endpoint.
- */
-function endWait(subscriptionId: string, now: number): Part {
-  const { id, blockedUntil, streakRetryAt, cancelEpoch } = subscriptions;
-  return qb
-    .update(subscriptions)
-    .set({
-      blockedUntil: sql`min(${blockedUntil}, ${now})`,
-      streakRetryAt: sql`min(${streakRetryAt}, ${now})`,
-      cancelEpoch: sql`${cancelEpoch} + 1`,
-    })
-    .where(and(eq(id, subscriptionId), gt(blockedUntil, now)));
 }

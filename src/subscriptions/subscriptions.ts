@@ -18,15 +18,9 @@ import {
 import { isOnPage, mapItems, type PageRequest, preparePage } from "../db/page.ts";
 import { deliveries, PRIORITY, subscriptions, workspaces } from "../db/schema.ts";
 import { isActive } from "../db/states.ts";
-import { cancelPending, endSubscriptions, wakeUpsToCancel } from "../delivery/cancellation.ts";
-import type { WakeUp } from "../delivery/messages.ts";
-import {
-  INITIAL_PACE,
-  INITIAL_TYPE_OUTCOMES,
-  PACE_COLUMNS,
-  paceColumns,
-  queueOf,
-} from "../delivery/policy.ts";
+import { cancelPending, endSubscriptions, wakeUpsToCancel } from "../delivery/ending.ts";
+import { INITIAL_STATE, queueOf, STATE_COLUMNS } from "../delivery/policy.ts";
+import type { WakeUp } from "../delivery/wake.ts";
 import { earlierSecretsAt } from "../endpoints/secrets.ts";
 
 /*
@@ -146,15 +140,15 @@ export type Changeable = "url" | "events" | "description" | "headerNames" | "sea
 /**
  * Changes the given fields of a subscription. Reads whether it did, and the wake-up messages to send.
  *
- * Pending deliveries of event types that are no longer listed are cancelled. Nothing is known yet about another URL,
- * so the subscription gets the pace of a new one, and deliveries that failed at the previous URL are due at once, except
- * perhaps one that is in flight. The pace is also reset if the only event types that have failed are no longer listed.
+ * Pending deliveries of event types that are no longer listed are cancelled, and the circuits of these types are forgotten.
+ * Nothing is known yet about another URL, so all circuits are, and what failed at the previous one is due at once.
  *
  * @param seen the fields as they were read. If one of them has changed since, nothing is changed.
  */
 export function updateSubscription(
   id: string,
   changed: Partial<Pick<SubscriptionRow, Changeable>>,
+  now: number,
   seen?: Pick<SubscriptionRow, Changeable>,
 ): Statements<{ isChanged: boolean; wakeUps: WakeUp[] }> {
   const { url, events } = changed;
@@ -170,16 +164,13 @@ export function updateSubscription(
     retried:
       url === undefined
         ? undefined
-        : retryFailedNow(id, sql`${isElsewhere} AND ${isSeen ?? sql`1`}`),
+        : retryFailedNow(id, now, sql`${isElsewhere} AND ${isSeen ?? sql`1`}`),
     updated: qb
       .update(subscriptions)
       .set({
         ...changed,
         ...(events && cancelUnlisted(events)),
-        // Another server may accept and reject other event types.
-        rejections: sql`iif(${isElsewhere}, '{}', ${events ? rejectionsOf(events) : subscriptions.rejections})`,
-        acceptedTypes: sql`iif(${isElsewhere}, '[]', ${subscriptions.acceptedTypes})`,
-        ...resetPaceIf(sql`(${isElsewhere} OR ${events ? hasOnlyFailedUnlisted(events) : sql`0`})`),
+        ...forget(isElsewhere, events ?? WebhookEvent.options),
       })
       .where(and(isSubscription(id), isSeen))
       .returning({ subscriptionId: subscriptions.id, cancelling: subscriptions.cancelling }),
@@ -208,41 +199,39 @@ function cancelUnlisted(events: readonly WebhookEvent[]) {
   };
 }
 
-/** SQL expression: the rejections of the row, without event types that `events` does not list. */
-function rejectionsOf(events: readonly WebhookEvent[]): SQL {
+/**
+ * Returns the columns of the sending state: those of a new subscription if `isElsewhere`, and otherwise without what is
+ * known about event types that are not in `events`.
+ */
+function forget(isElsewhere: SQL, events: readonly WebhookEvent[]) {
   const unlisted = WebhookEvent.options.filter((type) => !events.includes(type));
   // A merge patch removes the members that are null in it (RFC 7396).
   const none = JSON.stringify(Object.fromEntries(unlisted.map((type) => [type, null])));
-  return sql`json_patch(${subscriptions.rejections}, ${none})`;
+  const circuits = sql`json_patch(${subscriptions.circuits}, ${none})`;
+  // Without a circuit, no event type has failed since its last success.
+  const isReset = sql`(${isElsewhere} OR ${circuits} = '{}' AND ${subscriptions.circuits} <> '{}')`;
+  const initial: Record<string, unknown> = { ...INITIAL_STATE };
+  return {
+    ...mapColumns(
+      subscriptions,
+      STATE_COLUMNS,
+      (column, name) => sql`iif(${isReset}, ${sql.param(initial[name], column)}, ${column})`,
+    ),
+    circuits: sql`iif(${isElsewhere}, '{}', ${circuits})`,
+  };
 }
 
-/** SQL condition: event types have failed, but none that `events` still lists. */
-function hasOnlyFailedUnlisted(events: readonly WebhookEvent[]): SQL {
-  return sql`(${isUnlisting(events)} AND ${subscriptions.rejections} <> '{}' AND NOT EXISTS (SELECT 1 FROM json_each(${subscriptions.rejections}) AS rejection
-    WHERE rejection.key IN (SELECT value FROM json_each(${JSON.stringify(events)}))))`;
-}
-
-/** Returns the columns of the pace, set to that of a new subscription if a condition holds. */
-function resetPaceIf(condition: SQL) {
-  const initial: Record<string, unknown> = paceColumns(INITIAL_PACE);
-  return mapColumns(
-    subscriptions,
-    PACE_COLUMNS,
-    (column, name) => sql`iif(${condition}, ${sql.param(initial[name], column)}, ${column})`,
-  );
-}
-
-/** Makes up to `CLEANUP_MAX` deliveries that wait for a retry due at once, like those of a streak that has ended. */
-function retryFailedNow(id: string, condition: SQL): Part {
+/** Makes up to `CLEANUP_MAX` deliveries that wait for a retry due at once. */
+function retryFailedNow(id: string, now: number, condition: SQL): Part {
   return qb
     .update(deliveries)
-    .set({ priority: PRIORITY.inStreak })
+    .set({ dueAt: now })
     .where(
       sql`${deliveries.subscriptionId} = ${id} AND ${deliveries.eventId} IN (
         SELECT ${deliveries.eventId}
         FROM ${deliveries} INDEXED BY deliveries_due_of_subscription CROSS JOIN ${subscriptions}
         WHERE ${subscriptions.id} = ${id} AND ${deliveries.subscriptionId} = ${subscriptions.id}
-          AND ${deliveries.state} = 'pending' AND ${deliveries.priority} = ${PRIORITY.scheduled} AND ${deliveries.attempts} > 0 AND ${condition}
+          AND ${deliveries.state} = 'pending' AND ${deliveries.priority} = ${PRIORITY.retry} AND ${deliveries.dueAt} > ${now} AND ${condition}
         LIMIT ${CLEANUP_MAX})`,
     );
 }
@@ -306,12 +295,7 @@ export function knownSubscription(id: string, now: number) {
 export function enableSubscription(id: string): Part {
   return qb
     .update(subscriptions)
-    .set({
-      disabledAt: null,
-      disabledByFailures: false,
-      ...paceColumns(INITIAL_PACE),
-      ...INITIAL_TYPE_OUTCOMES,
-    })
+    .set({ disabledAt: null, disabledByFailures: false, ...INITIAL_STATE })
     .where(and(isSubscription(id), isNotNull(subscriptions.disabledAt)));
 }
 

@@ -15,7 +15,7 @@ import {
 } from "../db/schema.ts";
 import { addCounts, startOfDay } from "../delivery/attempts.ts";
 import { type Outcome, statusOf } from "../delivery/outcome.ts";
-import { createSender, type PreparedDelivery } from "../delivery/sender.ts";
+import { createSender, type PreparedDelivery } from "../delivery/send.ts";
 import type { WebhookDelivery } from "../events/bodies.ts";
 import { HARD_DELIVERIES } from "../events/samples.ts";
 import { log } from "../log.ts";
@@ -47,22 +47,20 @@ export async function postTestEvent(
   const eventId = newEventId(now);
   const body = sampleBody(eventId, type, now);
   const event = { createdAt: now, storedBody: body, leadId: null, lead: null };
-  const targets = new Map([[subscriptionId, subscription]]);
+  const target = { ...subscription, subscriptionId };
   const row = {
     ...event,
-    subscriptionId,
     eventId,
     type,
-    priority: PRIORITY.manual,
+    priority: PRIORITY.resend,
     attempts: 0,
     attemptsMade: 0,
+    firstAt: null,
     dueAt: now,
-    scheduledAt: null,
-    lastAt: null,
   };
   const sender = createSender(env, true);
-  const [delivery] = sender.prepare([row], targets, now);
-  const sent = await sender.send(delivery as PreparedDelivery, subscription, now);
+  const [delivery] = sender.prepare([row], target, now);
+  const sent = await sender.send(delivery as PreparedDelivery, target, now);
   const durationMs = Date.now() - now;
   const result = { eventId, outcome: sent.kind, status: statusOf(sent), durationMs };
   await commit(db, record(subscriptionId, type, body, now, result, await sent.storedResponse));

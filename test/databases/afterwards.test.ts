@@ -138,8 +138,8 @@ test("announcements of a workspace that moves wait until it has moved", async ()
   await moveUntil(leaving.workspaceId, "copying");
   await staying.disable();
   const box = mailbox();
-  const { DELIVERIES, REDELIVERIES } = isolated().env;
-  const bindings = { ...box.env, DELIVERIES, REDELIVERIES };
+  const { DELIVERIES, SLOW_DELIVERIES } = isolated().env;
+  const bindings = { ...box.env, DELIVERIES, SLOW_DELIVERIES };
   await sweep(bindings, Date.now());
   expect([countFor(leaving, box), countFor(staying, box)]).toEqual([0, 1]);
   await moved(leaving.workspaceId, "DB_3");

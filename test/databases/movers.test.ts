@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { markMoved } from "../../scripts/restore/placements.ts";
 import { DAY_MS } from "../../src/contract/time.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
-import { deleteEndedSubscriptions } from "../../src/delivery/cancellation.ts";
+import { deleteEndedSubscriptions } from "../../src/delivery/ending.ts";
 import { deleteOldCounts } from "../../src/history/counts.ts";
 import { deleteOldErasedLeads } from "../../src/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "../../src/lifecycle/retention.ts";

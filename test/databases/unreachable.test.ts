@@ -2,7 +2,7 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../src/db/client.ts";
-import { consume } from "../../src/delivery/consumer.ts";
+import { consume } from "../../src/dispatch/consumer.ts";
 import { sweep } from "../../src/sweep.ts";
 import { deployedAs, leadReport, openApi } from "../support/api.ts";
 import {

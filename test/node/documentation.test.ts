@@ -10,16 +10,17 @@ import { en } from "../../site/portal/texts/en.ts";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
+  CIRCUIT_OPENS_AFTER_EVENTS,
+  CIRCUIT_OUTAGE_SECONDS,
+  CIRCUIT_REJECTED_SECONDS,
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
   EMAIL_WAITS_SECONDS,
   ERASED_LEADS_KEPT_DAYS,
-  EXPIRES_AFTER_MS,
   HEADER_VALUE_MAX_LENGTH,
   HEADERS_MAX,
   KEY_OVERLAP_MAX_SECONDS,
   NESTING_MAX,
-  OUTAGE_SPACING_SECONDS,
   PAGE_LIMIT,
   PENDING_MAX,
   PORTAL_CHANGES_KEPT,
@@ -29,7 +30,6 @@ import {
   POST_TIMEOUT_MS,
   READ_MAX_MS,
   RECORD_MAX_BYTES,
-  REDELIVERIES_PER_SECOND,
   REDELIVERY_MAX_AGE_MS,
   REMOVED_AUTOMATIONS_KEPT_DAYS,
   RESPONSES_PER_DAY,
@@ -42,17 +42,17 @@ import {
   SUBSCRIPTIONS_MAX,
   TELL_AFTER_MS,
   TEST_EVENTS_PER_MINUTE,
+  TRIED_FOR_MAX_MS,
   URL_MAX_LENGTH,
   WORKSPACE_EMAILS_PER_DAY,
 } from "../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../src/contract/time.ts";
-import { DISPATCH_MAX_MS } from "../../src/delivery/dispatch.ts";
 import { CONCURRENCY_MAX, SLOW_RESPONSE_MS } from "../../src/delivery/policy.ts";
 import { HEADERS } from "../../src/delivery/post.ts";
 import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../src/delivery/response.ts";
-import { LEASE_MS } from "../../src/delivery/round.ts";
+import { LEASE_MS } from "../../src/dispatch/claims.ts";
+import { DISPATCH_MAX_MS } from "../../src/dispatch/deliver.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
-import { REDELIVERY_EXAMINED_MAX } from "../../src/replay/replay.ts";
 import {
   DATABASE_TIMEOUT_MS,
   FULL_SHARE_MAX,
@@ -146,7 +146,6 @@ test.each(WRITTEN.filter((page) => !page.startsWith("bench")))(
 
 const seconds = (ms: number) => ms / 1000;
 const shown = (n: number) => n.toLocaleString("en");
-const delay = (s: number) => (s < 60 ? `${s} s` : `${s / 60} min`);
 /** How many leads a database holds without their events, in millions. */
 const LEAD_MILLIONS = Math.floor(DATABASE_MAX_BYTES / LEAD_BYTES / 1e6);
 const listed = (items: (string | number)[]) => items.join(", ").replace(/, (?!.*, )/, " and ");
@@ -156,31 +155,23 @@ test.each([
   ["README.md", `holds about ${LEAD_MILLIONS} million leads`],
   ["docs/performance.md", `which is ${LEAD_MILLIONS} million leads`],
   ["docs/performance.md", `a lead takes ${LEAD_BYTES} bytes`],
-  ["docs/deliveries.md", `the lease ends after ${seconds(LEASE_MS)} s`],
+  ["docs/deliveries.md", `The lease ends after ${seconds(LEASE_MS)} s`],
   ["docs/deliveries.md", `times out after ${seconds(POST_TIMEOUT_MS)} s`],
-  ["docs/deliveries.md", `starts no request after ${seconds(DISPATCH_MAX_MS)} s`],
-  ["docs/deliveries.md", `If a success takes ${seconds(SLOW_RESPONSE_MS)} s`],
+  ["docs/deliveries.md", `claims no more after ${seconds(DISPATCH_MAX_MS)} s`],
+  ["docs/deliveries.md", `a response of ${seconds(SLOW_RESPONSE_MS)} s or more`],
   [
     "docs/deliveries.md",
-    `has failed before and has been due for ${EXPIRES_AFTER_MS / DAY_MS} days`,
+    `by a failure ${TRIED_FOR_MAX_MS / HOUR_MS} hours after its first attempt`,
   ],
-  ["docs/deliveries.md", `more than ${shown(PENDING_MAX)} (`],
+  ["docs/deliveries.md", `after ${DISABLE_AFTER_MS / HOUR_MS} hours without a success`],
+  ["docs/deliveries.md", `probes fail after ${listed(CIRCUIT_OUTAGE_SECONDS.slice(0, -1))} s more`],
+  ["docs/deliveries.md", `and then every ${CIRCUIT_OUTAGE_SECONDS.at(-1)} s`],
+  ["docs/deliveries.md", `more than ${shown(PENDING_MAX)} pending deliveries`],
   ["docs/deliveries.md", `the first ${RESPONSES_PER_DAY} of a subscription each day`],
   ["docs/deliveries.md", `waited for at most ${RESPONSE_READ_MS} ms`],
-  ["docs/deliveries.md", `up to ${shown(RESPONSE_KEPT_BYTES)} bytes of it`],
-  ["docs/deliveries.md", `one schedule of ${REDELIVERIES_PER_SECOND} per second`],
-  ["docs/deliveries.md", `examines up to ${shown(REDELIVERY_EXAMINED_MAX)} events`],
-  ["docs/deliveries.md", `is retried after ${listed(RETRY_WAITS_SECONDS.slice(0, 4).map(delay))}`],
-  [
-    "docs/deliveries.md",
-    `lengthens the spacing: ${OUTAGE_SPACING_SECONDS.unavailable.slice(1, 6).join(", ")} s`,
-  ],
-  [
-    "docs/deliveries.md",
-    `spacing grows to ${listed(OUTAGE_SPACING_SECONDS.unavailable.slice(6))} s`,
-  ],
+  ["docs/deliveries.md", `Up to ${shown(RESPONSE_KEPT_BYTES)} bytes of it`],
   ["docs/customers.md", `failed for ${DISABLE_AFTER_MS / HOUR_MS} h`],
-  ["docs/customers.md", `has failed and has been due for ${EXPIRES_AFTER_MS / DAY_MS} days`],
+  ["docs/customers.md", `it failed ${TRIED_FOR_MAX_MS / HOUR_MS} h after its first attempt`],
   ["docs/customers.md", `Responses take over ${seconds(SLOW_RESPONSE_MS)} s`],
   ["docs/customers.md", `at up to ${CONCURRENCY_MAX} at a time`],
   ["docs/runbook.md", `took longer than ${seconds(DATABASE_TIMEOUT_MS)} s`],
@@ -229,6 +220,15 @@ test.each([
   ["site/guides/retries.md", `the events of the last ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`],
   ["site/guides/retries.md", `at most ${shown(PENDING_MAX)} deliveries`],
   ["site/guides/retries.md", `grows to ${CONCURRENCY_MAX} while`],
+  ["site/guides/retries.md", `when ${CIRCUIT_OPENS_AFTER_EVENTS} different events failed`],
+  [
+    "site/guides/retries.md",
+    `${CIRCUIT_REJECTED_SECONDS[0]} s, growing to ${(CIRCUIT_REJECTED_SECONDS.at(-1) ?? 0) / 60} min`,
+  ],
+  [
+    "site/guides/retries.md",
+    `${CIRCUIT_OUTAGE_SECONDS[0]} s, growing to ${(CIRCUIT_OUTAGE_SECONDS.at(-1) ?? 0) / 60} min`,
+  ],
   ["site/guides/retries.md", `counts up to ${RETRY_AFTER_MAX_SECONDS / 60} min`],
   ["site/guides/retries.md", `| ${TELL_AFTER_MS / HOUR_MS} h | The administrators`],
   [

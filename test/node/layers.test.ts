@@ -22,6 +22,7 @@ const BELOW: Record<string, string> = {
   events: "records workspaces db encryption contract",
   endpoints: "db encryption contract",
   delivery: "endpoints events workspaces db encryption contract log",
+  dispatch: "delivery endpoints events workspaces db encryption contract log",
   subscriptions: "delivery endpoints events workspaces db encryption contract log",
   history: "subscriptions delivery endpoints events records workspaces db encryption contract log",
   replay: "history subscriptions delivery workspaces db contract",
@@ -36,7 +37,7 @@ const BELOW: Record<string, string> = {
   http: "service-health platform recording history subscriptions delivery endpoints events records rate-limit workspaces db encryption contract log",
   sweep:
     "service-health moving lifecycle records email history delivery workspaces db contract log",
-  index: "http platform email delivery rate-limit sweep",
+  index: "http platform email dispatch rate-limit sweep",
 };
 
 /**
@@ -201,6 +202,7 @@ test("only the HTTP API knows Hono, and only folders with tables know Drizzle", 
   expect(foldersThatImport("drizzle-orm").sort()).toEqual([
     "db",
     "delivery",
+    "dispatch",
     "email",
     "endpoints",
     "events",

@@ -11,7 +11,7 @@ import {
   PENDING_MAX,
   PORTAL_CHANGES_KEPT,
   PORTAL_LASTING_CHANGES_PER_DAY,
-  REDELIVERIES_PER_SECOND,
+  RESENDS_PENDING_MAX,
   RESPONSES_PER_DAY,
   SUBSCRIPTIONS_MAX,
   TEST_EVENTS_PER_MINUTE,
@@ -38,7 +38,8 @@ const BOUNDS: Record<string, unknown[]> = {
   "requests to the portal": [portal, portal],
   "rows that the portal reads": [portalRows.replaceAll("_", "")],
   "deliveries that a filtered list of the portal examines": [DELIVERIES_EXAMINED_MAX],
-  "events that a replay examines and schedules": [REDELIVERY_EXAMINED_MAX, REDELIVERIES_PER_SECOND],
+  "events that a replay examines and schedules": [REDELIVERY_EXAMINED_MAX],
+  "resends that are pending": [RESENDS_PENDING_MAX],
   "test events": [TEST_EVENTS_PER_MINUTE * 60],
   "stored responses, to failed attempts and test events": [
     RESPONSES_PER_DAY,

@@ -22,14 +22,17 @@ import {
   subscriptions,
   workspaces,
 } from "../../src/db/schema.ts";
-import { consume } from "../../src/delivery/consumer.ts";
-import { dispatch } from "../../src/delivery/dispatch.ts";
-import type { WakeUpMessage } from "../../src/delivery/messages.ts";
 import type { Outcome } from "../../src/delivery/outcome.ts";
-import { INITIAL_PACE, type QueueName, queueOf } from "../../src/delivery/policy.ts";
-import type { RoundSubscription } from "../../src/delivery/round.ts";
-import { createSender, type PreparedDelivery } from "../../src/delivery/sender.ts";
-import type { DispatchPorts } from "../../src/delivery/session.ts";
+import {
+  CONCURRENCY_MAX,
+  INITIAL_STATE,
+  type QueueName,
+  queueOf,
+} from "../../src/delivery/policy.ts";
+import { createSender, type PreparedDelivery } from "../../src/delivery/send.ts";
+import type { WakeUp, WakeUpMessage } from "../../src/delivery/wake.ts";
+import { consume } from "../../src/dispatch/consumer.ts";
+import { type DispatchPorts, deliver } from "../../src/dispatch/deliver.ts";
 import type { EmailMessage } from "../../src/email/queue.ts";
 import { sealSecret } from "../../src/endpoints/secrets.ts";
 import { mintSecret } from "../../src/endpoints/signature.ts";
@@ -201,14 +204,10 @@ export async function setSubscription(
   await db.update(subscriptions).set(values).where(eq(subscriptions.id, id));
 }
 
-/** The columns of a subscription whose endpoint has failed: a streak since a time. */
-export function streakSince(
-  startedAt: number,
-  attempts: number,
-  { events = attempts, outageStep = 0 } = {},
-) {
-  const streak = { startedAt, events, attempts, outageStep, unavailableSince: null, turns: {} };
-  return { streak, failingSince: startedAt, failures: attempts };
+/** The columns of a subscription whose leads have failed since a time, with a circuit that is open until another. */
+export function failingSince(since: number, failures: number, openUntil = 1) {
+  const circuit = { rejected: [], failures, openUntil, since, outcome: "answered", status: 500 };
+  return { circuits: { "lead.created": circuit }, failingSince: since, failures };
 }
 
 /** Changes the deliveries to a subscription: of one event, or all. */
@@ -248,22 +247,20 @@ export async function postOf(
   const { id: eventId, body } = draft as Draft;
   const event = { createdAt: now, storedBody: body ?? "", leadId: null, lead: null };
   const { sealedSecret } = await subscriptionRow(id);
-  const sealed = { sealedSecret, earlierSecrets: [], sealedHeaders: null };
+  const sealed = { subscriptionId: id, sealedSecret, earlierSecrets: [], sealedHeaders: null };
   const [workspace] = await db.select().from(workspaces).where(eq(workspaces.id, workspaceId));
   const target = { workspaceId, sealedDataKey: workspace?.sealedDataKey ?? null, url, ...sealed };
   const row = {
     ...event,
-    subscriptionId: id,
     eventId,
     type: "lead.created" as const,
     priority: PRIORITY.untried,
     attempts: 0,
     attemptsMade: 0,
+    firstAt: null,
     dueAt: now,
-    scheduledAt: null,
-    lastAt: null,
   };
-  const [claimed] = sender.prepare([row], new Map([[id, target]]), now);
+  const [claimed] = sender.prepare([row], target, now);
   return [claimed as PreparedDelivery, target, now];
 }
 
@@ -272,24 +269,22 @@ export function answered(status: number, retryAfterSeconds: number | null = null
   return { kind: "answered", status, retryAfterSeconds };
 }
 
-/** The ports of a dispatch, at a fixed time; `finished` collects what it has finished with. */
+/** The ports of a dispatch, at a fixed time. */
 export function portsAt(
   now: number | (() => number),
   attempt: DispatchPorts["attempt"] | Outcome,
-  finished: RoundSubscription[] = [],
 ): DispatchPorts {
   return {
     now: typeof now === "function" ? now : () => now,
     random: () => 0,
     prepare: createSender(env).prepare,
     attempt: typeof attempt === "function" ? attempt : async () => attempt,
-    finished: (one) => void finished.push(one),
   };
 }
 
 /**
- * Dispatches at `now`, by default in the queue of the first subscription; every attempt ends as
- * `attempt` says. Returns what it has finished with.
+ * Dispatches at `now`, by default in the queue of the first subscription; every attempt ends as `attempt` says. Returns
+ * the wake-up messages to send next.
  */
 export async function dispatchAt(
   now: number | (() => number),
@@ -297,15 +292,17 @@ export async function dispatchAt(
   attempt: DispatchPorts["attempt"] | Outcome,
   queue?: QueueName,
   client: D1Client = WORKSPACE_DB,
-): Promise<RoundSubscription[]> {
+): Promise<WakeUp[]> {
   const [first = ""] = subscriptionIds;
   const [row] = await db.select().from(subscriptions).where(eq(subscriptions.id, first));
-  const own = queueOf(row ?? INITIAL_PACE);
-  const finished: RoundSubscription[] = [];
-  const ports = portsAt(now, attempt, finished);
-  const woken = new Map(subscriptionIds.map((id) => [id, 0]));
-  await dispatch(openDatabase(client), woken, ports, { queue: queue ?? own });
-  return finished;
+  const own = queueOf(row ?? INITIAL_STATE);
+  const connections = Math.floor(CONCURRENCY_MAX / subscriptionIds.length);
+  const wakeUps = await Promise.all(
+    subscriptionIds.map((id) =>
+      deliver(openDatabase(client), id, queue ?? own, portsAt(now, attempt), connections),
+    ),
+  );
+  return wakeUps.filter((wakeUp) => wakeUp !== null);
 }
 
 /** Dispatches like `dispatchAt`, on another client of the database. */
@@ -377,7 +374,7 @@ export async function owedToMany(subscribers: number, count: number, now: number
   return ids;
 }
 
-/** Fails one attempt at each of the times, ignoring the wait after the previous one. */
+/** Fails one attempt at each of the times, ignoring how long circuits are open. */
 export async function failAt(
   subscriptionId: string,
   times: number[],
@@ -389,9 +386,14 @@ export async function failAt(
   }
 }
 
-/** Makes the next request to a blocked subscription due now. */
+/** Lets the next probes of a subscription start now. */
 export async function endWait(subscriptionId: string): Promise<void> {
-  await setSubscription(subscriptionId, { blockedUntil: 0 });
+  const { circuits } = await subscriptionRow(subscriptionId);
+  const passed = Object.entries(circuits).map(([type, circuit]) => [
+    type,
+    { ...circuit, openUntil: Math.min(circuit.openUntil, 1) },
+  ]);
+  await setSubscription(subscriptionId, { circuits: Object.fromEntries(passed) });
 }
 
 /** Sets the clock of the code under test, which then stands still until the test ends. */
@@ -421,7 +423,7 @@ export function isolated(overrides: Partial<Env> = {}) {
   const bindings: Env = {
     ...env,
     DELIVERIES: keepIn(fast),
-    REDELIVERIES: keepIn(slow),
+    SLOW_DELIVERIES: keepIn(slow),
     EMAILS: {
       sendBatch: async (messages: MessageSendRequest<EmailMessage>[]) => {
         for (const { body } of messages) emails.push(body);

@@ -1,5 +1,6 @@
 import type { DeliveryState } from "../../src/contract/enumerations.ts";
 import { newEventId } from "../../src/contract/ids.ts";
+import { PRIORITY } from "../../src/db/schema.ts";
 import { insertDeliveries, insertEvents } from "./rows.ts";
 
 /**
@@ -17,7 +18,15 @@ export async function storeEvents(
   const owed = state === "missed" ? [] : [subscriptionId];
   await insertEvents(ids.map((id, i) => ({ id, workspaceId, owed, createdAt: startsAt + i })));
   if (state === "missed") return ids;
-  const tried = { state, attempts: 1, attemptsMade: 1, dueAt: startsAt, settledAt: startsAt };
+  const priority = state === "pending" ? PRIORITY.retry : PRIORITY.untried;
+  const tried = {
+    state,
+    priority,
+    attempts: 1,
+    attemptsMade: 1,
+    dueAt: startsAt,
+    settledAt: startsAt,
+  };
   await insertDeliveries(
     ids.map((eventId) => ({ subscriptionId, eventId, workspaceId, ...tried })),
   );

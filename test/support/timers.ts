@@ -12,3 +12,11 @@ export function shortenTimers(ms: number | ((ms: number) => boolean)) {
     .mockImplementation(((run: () => void, each = 0) =>
       real(run, fits(each) ? Math.min(each, 50) : each)) as typeof setTimeout);
 }
+
+/** Stops the monotonic clock until the test ends; it goes on only by `passedMs`. The test restores all mocks. */
+export function steadyClock(): { passedMs: number } {
+  const clock = { passedMs: 0 };
+  const startedAt = performance.now();
+  vi.spyOn(performance, "now").mockImplementation(() => startedAt + clock.passedMs);
+  return clock;
+}

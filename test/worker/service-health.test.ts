@@ -9,6 +9,7 @@ import {
   announceLeads,
   answered,
   dispatchAt,
+  failingSince,
   isolated,
   observedDatabase,
   owed,
@@ -122,10 +123,14 @@ describe("health", () => {
       `${name}: deliveries to 1 webhooks are stuck: due for more than 10 minutes`,
     );
     expect(await findServiceHealth(env, now)).toEqual(overdue);
-    for (const column of ["leasedUntil", "blockedUntil"]) {
-      await setSubscription(id, { [column]: now + 1_000 });
+    for (const [held, free] of [
+      [{ leasedUntil: now + 1_000 }, { leasedUntil: 0 }],
+      [failingSince(now, 1, now + 1_000), { circuits: {} }],
+    ]) {
+      await setSubscription(id, held ?? {});
       expect(await findServiceHealth(env, now)).toEqual(WELL);
-      await setSubscription(id, { [column]: 0 });
+      await setSubscription(id, free ?? {});
+      expect(await findServiceHealth(env, now)).toEqual(overdue);
     }
     await Platform.eraseWorkspace({ workspaceId });
     expect(await findServiceHealth(env, now)).toEqual(WELL);

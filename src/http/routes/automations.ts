@@ -1,7 +1,7 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
-import { sendWakeUps } from "../../delivery/messages.ts";
+import { sendWakeUps } from "../../delivery/wake.ts";
 import { AUTOMATION, PAUSED } from "../../events/samples.ts";
 import { CONTROLLABLE, controlAutomation } from "../../recording/automation-changes.ts";
 import {

@@ -6,7 +6,7 @@ import { isId, randomId } from "../../contract/ids.ts";
 import { STOPS_WITHIN_MS, SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
 import { commit, query, withoutRetries } from "../../db/client.ts";
 import type { ChangedFields } from "../../db/schema.ts";
-import { sendWakeUps } from "../../delivery/messages.ts";
+import { sendWakeUps } from "../../delivery/wake.ts";
 import { type CustomHeaders, sealHeadersUnder } from "../../endpoints/headers.ts";
 import { findDnsFault, readTarget } from "../../endpoints/resolve.ts";
 import { openSecret, sealSecret } from "../../endpoints/secrets.ts";

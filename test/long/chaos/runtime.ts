@@ -3,7 +3,7 @@
  * asked to, and runs the scheduled job often.
  */
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
-import { SWEEP_GRACE_MS } from "../../../src/delivery/due.ts";
+import { SWEEP_GRACE_MS } from "../../../src/delivery/wake.ts";
 
 /** What it is asked for: a method of the Platform API, or rows of the workspace's database. */
 export interface Call {

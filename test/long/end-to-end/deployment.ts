@@ -34,7 +34,7 @@ export function bare(response: ServerResponse): ServerResponse {
 /** The file, in the folder of a site, with the environment of the last build that wrangler has run. */
 export const BUILD_ENVIRONMENT = "build-environment.txt";
 /** The queues of wrangler.toml. */
-export const QUEUES = ["webhook-deliveries", "webhook-redeliveries", "webhook-emails"];
+export const QUEUES = ["webhook-deliveries", "webhook-deliveries-slow", "webhook-emails"];
 
 /** A place to deploy to: an account, and the address where the deployed Worker answers. */
 export interface Site {

@@ -1,37 +1,29 @@
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import type { PreparedDelivery, Target } from "../../../src/delivery/sender.ts";
 import { mintSecret } from "../../../src/endpoints/signature.ts";
 import { openBroker } from "./broker.ts";
-import { checkEmail, type Email } from "./email.ts";
+import { checkEmail, type Email } from "./invariants.ts";
 import type { Store } from "./store.ts";
-import type { Subscribers } from "./subscribers.ts";
 import type { LoadedWorker } from "./worker.ts";
 import { Isolate, Violation, type World } from "./world.ts";
 
-export type Deployment = ReturnType<typeof deploy>;
+type Deployment = ReturnType<typeof deploy>;
 
 /** The Worker, deployed in a world: its bindings, its queues, and the calls that others make. */
-export function deploy(world: World, store: Store, subscribers: Subscribers, worker: LoadedWorker) {
+export function deploy(world: World, store: Store, worker: LoadedWorker) {
   const { chance } = world;
   /** How many subscriptions there are, with those that could not be stored. */
   let subscribed = 0;
-  /** Sweeps that have ended. */
-  let sweeps = 0;
+  /** Runs of the scheduled job that have ended. */
+  let scheduledRuns = 0;
   const concurrency = chance.pick([1, 3, 10, 250]);
-  const broker = (name: string) =>
-    openBroker(world, name, concurrency, (messages, isolate) => {
-      const attempt = (delivery: PreparedDelivery, target: Target) =>
-        subscribers.attempt(delivery, target, isolate);
-      const ctx = { waitUntil: () => {} };
-      const bindings = env(isolate);
-      const sender = { ...worker.createSender(bindings), attempt };
-      return worker.consume(messages, bindings, ctx, sender);
-    });
-  const lanes = {
-    deliveries: broker("webhook-deliveries"),
-    redeliveries: broker("webhook-redeliveries"),
-  };
+  const ctx = { waitUntil: () => {} };
+  const deliveries = (name: string) =>
+    openBroker(world, name, concurrency, (messages, isolate) =>
+      worker.consume(messages, env(isolate), ctx),
+    );
+  const fast = deliveries("webhook-deliveries");
+  const slow = deliveries("webhook-deliveries-slow");
   const emails = openBroker(world, "webhook-emails", concurrency, (messages, isolate) =>
     worker.consumeEmails(messages, env(isolate)),
   );
@@ -39,8 +31,9 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
   function env(isolate: Isolate): Env {
     return {
       ...Object.fromEntries(store.names.map((name) => [name, store.binding(isolate, name)])),
-      DELIVERIES: lanes.deliveries.producer(isolate),
-      REDELIVERIES: lanes.redeliveries.producer(isolate),
+      DELIVERIES: fast.producer(isolate),
+      SLOW_DELIVERIES: slow.producer(isolate),
+      REDELIVERIES: slow.producer(isolate),
       EMAILS: emails.producer(isolate),
       ENCRYPTION_KEYS,
       SERVED_ROUTES: "automations.crm_source",
@@ -53,8 +46,8 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
     } as unknown as Env;
   }
 
-  /** How likely a call or a sweep crashes at each step; with several databases they take many more. */
-  const crashChance = store.names.length === 1 ? 0.02 : 0.004;
+  /** How likely a call or the scheduled job dies at a step; with several databases they take many more. */
+  const diesAtStep = () => world.odds.callDies / (store.names.length === 1 ? 1 : 5);
 
   /** The key gates, as far as the Worker changes them. */
   function gate(isolate: Isolate) {
@@ -63,8 +56,8 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
 
   async function sendEmail(isolate: Isolate, email: Email): Promise<void> {
     await isolate.step();
-    world.guard(() => checkEmail(store, email, subscribers.posts));
-    if (world.faults && chance.happens(0.3)) throw new Error("the mail server is busy");
+    world.guard(() => checkEmail(store, email));
+    if (chance.happens(world.odds.mailIsRefused)) throw new Error("the mail server is busy");
     await isolate.step();
   }
 
@@ -74,22 +67,17 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
     input: unknown,
     once = false,
   ): Promise<Record<string, never>> {
-    const sweepsBefore = sweeps;
+    const runsBefore = scheduledRuns;
     for (let attempt = 1; ; attempt++) {
-      let crashed = false;
-      const background: Promise<unknown>[] = [];
-      const crash = Promise.withResolvers<"crashed">();
-      const isolate = new Isolate(world, `platform ${method}`, crashChance, () => {
-        crashed = true;
-        crash.resolve("crashed");
-      });
-      world.invocations.add(isolate);
-      const ctx = { waitUntil: (task: Promise<unknown>) => background.push(task) };
+      const death = Promise.withResolvers<null>();
+      const isolate = new Isolate(world, `platform ${method}`, diesAtStep, () =>
+        death.resolve(null),
+      );
       const platform = new worker.Platform(ctx, env(isolate));
       try {
         const call = isolate.run(() => platform[method]?.(input));
-        const answer = await Promise.race([call, crash.promise]);
-        if (!crashed) {
+        const answer = await Promise.race([call, death.promise]);
+        if (answer !== null) {
           world.note(`platform ${method} ${JSON.stringify(input)} → ${JSON.stringify(answer)}`);
           return answer as unknown as Record<string, never>;
         }
@@ -98,11 +86,11 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
         if (!/D1_ERROR|overloaded|moving: try again|does not respond/.test(String(error)))
           throw error;
       } finally {
-        world.invocations.delete(isolate);
+        isolate.end();
       }
       if (once) return {};
-      // A workspace that is changing its database is refused until a sweep gets through.
-      if (attempt > (world.isHarsh ? 500 : 50) && sweeps - sweepsBefore > 2)
+      // A workspace that is changing its database is refused until the scheduled job gets through.
+      if (attempt > (world.isHarsh ? 500 : 50) && scheduledRuns - runsBefore > 2)
         throw new Violation(`${method} never got through`);
       await world.sleep(chance.between(10, 5_000));
     }
@@ -111,7 +99,7 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
   /** The database of a workspace, as a request of a client uses it. */
   function openDatabaseOf(workspaceId: string) {
     return worker.openDatabase(
-      store.binding(new Isolate(world, "http", 0), store.homeOf(workspaceId)),
+      store.binding(new Isolate(world, "http"), store.homeOf(workspaceId)),
     );
   }
 
@@ -126,7 +114,9 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
     const row = { id, workspaceId, url: `https://${host}/`, events };
     try {
       const dataKey = await worker.loadDataKeyToWrite(db, ENCRYPTION_KEYS, workspaceId);
-      const sealedSecret = await worker.sealSecret(dataKey, id, mintSecret());
+      const secret = mintSecret();
+      store.secrets.set(id, secret);
+      const sealedSecret = await worker.sealSecret(dataKey, id, secret);
       const createdAt = Date.now();
       await worker.commit(db, worker.insertSubscription({ ...row, sealedSecret, createdAt }));
     } catch (error) {
@@ -137,18 +127,26 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
   }
 
   /** The scheduled job, once. */
-  function sweep(): void {
+  function runScheduledJob(): void {
     if (world.isDown("cron")) return;
-    const isolate = new Isolate(world, "sweep", crashChance);
-    world.invocations.add(isolate);
+    const isolate = new Isolate(world, "scheduled job", diesAtStep);
     isolate
       .run(() => worker.sweep(env(isolate), Date.now()))
       .then(
-        () => void sweeps++,
+        () => void scheduledRuns++,
         (error) => world.note(String(error)),
       )
-      .finally(() => world.invocations.delete(isolate));
+      .finally(() => isolate.end());
   }
 
-  return { world, store, subscribers, worker, lanes, call, openDatabaseOf, subscribe, sweep };
+  return {
+    call,
+    openDatabaseOf,
+    subscribe,
+    runScheduledJob,
+    /** Whether no wake-up message is underway, and no consumer of an earlier one may still run. */
+    areQueuesIdle: () => fast.isIdle() && slow.isIdle(),
+    /** How often the queues of deliveries have passed on a batch. */
+    consumed: () => fast.invocations() + slow.invocations(),
+  };
 }

@@ -1,34 +1,40 @@
-import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
-import type { Outcome } from "../../../src/delivery/outcome.ts";
-import { CONCURRENCY_MAX, SLOW_RESPONSE_MS } from "../../../src/delivery/policy.ts";
-import { LEASE_MS } from "../../../src/delivery/round.ts";
+import { createHmac } from "node:crypto";
+import {
+  DELIVERY_COUNTS_KEPT_DAYS,
+  DISABLE_AFTER_FAILURES,
+  DISABLE_AFTER_MS,
+  POST_TIMEOUT_MS,
+  RETRY_AFTER_MAX_SECONDS,
+  RETRY_WAITS_SECONDS,
+  STOPS_WITHIN_MS,
+  TELL_AFTER_MS,
+  TRIED_FOR_MAX_MS,
+} from "../../../src/contract/limits.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../src/contract/time.ts";
+import { ATTEMPTS_KEPT } from "../../../src/delivery/attempts.ts";
+import { CONCURRENCY_MAX } from "../../../src/delivery/policy.ts";
+import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "../../support/stored-bodies.ts";
+import { isAccepted, type Sent } from "./endpoints.ts";
 import type { Store } from "./store.ts";
-import { type Isolate, Violation } from "./world.ts";
+import { Violation } from "./world.ts";
 
-/** A post to a subscriber, as seen by the network. */
-export interface Post {
-  eventId: string;
-  subscriptionId: string;
-  url: string;
-  body: string;
-  /** True time in Unix milliseconds. */
-  startedAt: number;
-  endedAt: number | null;
-  /** Who sends it. */
-  isolate: Isolate;
-  acknowledged: boolean;
-  /** Whether somebody resent the event by its id. */
-  isManual: boolean;
-  /** Null while it is under way. */
-  outcome: Outcome | null;
-}
+/*
+ * What must hold in every world, whatever fails: after each commit, before each request, while nothing but endpoints
+ * fails, when an e-mail is sent, and at the end.
+ */
 
-const checked = new WeakMap<Store, Set<string>>();
+/** The longest that a lease and a request under it last. After clocks jumped, leases are not reliable for so long. */
+const LEASE_UNRELIABLE_MS = 20_000 + POST_TIMEOUT_MS;
 
-/** After each commit: a new event is owed to exactly the active subscriptions that list it. */
+const checkedRecords = new WeakMap<Store, Set<string>>();
+
+/**
+ * After each commit: a record, its event and its deliveries commit together. An event is owed to exactly the active
+ * subscriptions that list its type, each owed delivery has one row, and the ledger adds up.
+ */
 export function checkCommit(store: Store): void {
-  const known = checked.get(store) ?? new Set();
-  checked.set(store, known);
+  const known = checkedRecords.get(store) ?? new Set<string>();
+  checkedRecords.set(store, known);
   const events = store
     .rows<{ id: string; type: string; workspace_id: string; owed: string }>(
       "SELECT id, type, workspace_id, owed FROM events",
@@ -45,28 +51,29 @@ export function checkCommit(store: Store): void {
         event.workspace_id,
       )
       .filter(({ events }) => JSON.parse(events).includes(event.type));
-    if (listing.length === 0) throw new Violation(`${event.id} is kept, and nobody lists it`);
+    if (listing.length === 0) throw new Violation(`${event.id} is stored, and nobody lists it`);
     const active = listing.filter(({ active }) => active === 1).map(({ id }) => id);
     const owed = store
-      .rows<{ subscription_id: string }>(
-        "SELECT subscription_id FROM deliveries WHERE event_id = ? ORDER BY subscription_id",
+      .rows<{ id: string }>(
+        "SELECT subscription_id AS id FROM deliveries WHERE event_id = ? ORDER BY 1",
         event.id,
       )
-      .map(({ subscription_id }) => subscription_id);
+      .map(({ id }) => id);
     if (`${active}` !== `${owed}` || `${JSON.parse(event.owed).toSorted()}` !== `${owed}`)
       throw new Violation(`${event.id} is owed to [${owed}] (${event.owed}), not to [${active}]`);
   }
   checkAnnounced(store, known, "leads", "lead.created");
   checkAnnounced(store, known, "runs", "run.completed");
   const [ledger] = store.rows<{ created: number; rows: number }>(
-    "SELECT (SELECT coalesce(sum(json_array_length(owed)), 0) FROM events) AS created, (SELECT count(*) FROM deliveries) AS rows",
+    `SELECT (SELECT coalesce(sum(json_array_length(owed)), 0) FROM events) AS created,
+      (SELECT count(*) FROM deliveries) AS rows`,
   );
   if (ledger?.created !== ledger?.rows)
     throw new Violation(`the ledger does not add up: ${JSON.stringify(ledger)}`);
 }
 
-/** A new record has its event if any subscription lists its kind. */
-function checkAnnounced(store: Store, known: Set<string>, table: string, kind: string): void {
+/** A new record has its event if any subscription lists its type. */
+function checkAnnounced(store: Store, known: Set<string>, table: string, type: string): void {
   const records = store
     .rows<{ id: string; workspace_id: string }>(`SELECT id, workspace_id FROM ${table}`)
     .filter(({ id }) => !known.has(id));
@@ -75,210 +82,349 @@ function checkAnnounced(store: Store, known: Set<string>, table: string, kind: s
     const [unannounced] = store.rows(
       `SELECT 1 FROM subscriptions s WHERE s.workspace_id = ? AND s.deleted_at IS NULL
         AND EXISTS (SELECT 1 FROM json_each(s.events) k WHERE k.value = ?)
-        AND NOT EXISTS (SELECT 1 FROM events e WHERE e.workspace_id = s.workspace_id AND coalesce(e.lead_id, e.body ->> '$.data.id') = ?)`,
-      workspace_id,
-      kind,
-      id,
+        AND NOT EXISTS (SELECT 1 FROM events e WHERE e.workspace_id = s.workspace_id
+          AND coalesce(e.lead_id, e.body ->> '$.data.id') = ?)`,
+      ...[workspace_id, type, id],
     );
     if (unannounced) throw new Violation(`${id} is recorded, and not announced`);
   }
 }
 
 /**
- * Before each post: the delivery is pending, its subscription has no more concurrent posts than
- * allowed, and the post does not start long after a withdrawal. A lease written before the clocks
- * were changed is not reliable, so nothing is promised of posts under it.
+ * Before each request: the delivery is pending, one process at a time sends to its subscription, nothing has ended more
+ * than two seconds ago, the request is signed afresh, and an open circuit lets one probe through, in its time.
  *
- * @param posts the earlier posts.
- * @param withdrawnAt when subscriptions were withdrawn, or event types or URLs of them (`id type`, `id URL`), in true time.
+ * @param earned how many requests may be under way at once: it begins with one, and each success allows one more.
+ * @param endedAt when subscriptions, event types (`id type`) and URLs (`id URL`) ended, in true time.
  */
-export function checkPost(
+export function checkRequest(
   store: Store,
-  { eventId, subscriptionId, url }: Post,
-  posts: Post[],
-  withdrawnAt: Map<string, number>,
+  request: Sent,
+  underWay: ReadonlySet<Sent>,
+  earned: number,
+  endedAt: ReadonlyMap<string, number>,
 ): void {
-  const { now, skewedAt } = store.world;
-  if (now - skewedAt < LEASE_MS + POST_TIMEOUT_MS) return;
-  const [row] = store.rows<{ state: string; type: string }>(
-    "SELECT state, type FROM deliveries WHERE event_id = ? AND subscription_id = ?",
-    eventId,
-    subscriptionId,
+  const { eventId, subscriptionId, type, url, isolate, byHand } = request;
+  const { world } = store;
+  const { now } = world;
+  checkSignature(store, request);
+  if (now - world.skewedAt < LEASE_UNRELIABLE_MS) return;
+  const [row] = store.rows<{ state: string; openUntil: number | null }>(
+    `SELECT d.state, s.circuits -> ? ->> 'openUntil' AS openUntil
+      FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
+      WHERE event_id = ? AND subscription_id = ?`,
+    ...[type, eventId, subscriptionId],
   );
   const erasedAt = store.erasedAt.get(eventId);
-  if (row === undefined && erasedAt !== undefined && now - erasedAt <= WITHDRAWN_WITHIN_MS) return;
+  if (row === undefined && erasedAt !== undefined && now - erasedAt <= STOPS_WITHIN_MS) return;
   if (row?.state !== "pending")
-    throw new Violation(`${eventId} is posted to ${subscriptionId} after it was ${row?.state}`);
-  // Posts of a dead isolate died with it, and no post outlives its timeout.
-  const underWay = posts.filter(
-    (post) =>
-      post.subscriptionId === subscriptionId &&
-      post.endedAt === null &&
-      !post.isolate.dead &&
-      now - post.startedAt <= POST_TIMEOUT_MS,
+    throw new Violation(`${eventId} is sent to ${subscriptionId} after it was ${row?.state}`);
+  // A dead process has no requests under way.
+  const others = [...underWay].filter(
+    (one) => one.subscriptionId === subscriptionId && !one.isolate.isDead,
   );
-  // It starts with one post at a time, and each success allows one more.
-  const earned =
-    1 + posts.filter((post) => post.subscriptionId === subscriptionId && post.acknowledged).length;
-  if (underWay.length + 1 > Math.min(CONCURRENCY_MAX, earned))
-    throw new Violation(`${subscriptionId} has ${underWay.length + 1} posts under way at once`);
-  const probes = underWay.filter(({ eventId: other }) => other !== eventId);
-  // A success ends the probes before it is recorded.
-  const hasRecovered = posts.some(
-    (post) =>
-      post.subscriptionId === subscriptionId &&
-      post.acknowledged &&
-      now - (post.endedAt ?? 0) < SETTLED_WITHIN_MS,
-  );
-  const isAwayNow = isAway(store, subscriptionId) && !hasRecovered;
-  if (isAwayNow && probes.some(({ startedAt }) => startedAt > skewedAt))
-    checkProbes(subscriptionId, probes, now);
-  for (const name of [
-    subscriptionId,
-    `${subscriptionId} ${row.type}`,
-    `${subscriptionId} ${url}`,
-  ]) {
-    const withdrawn = withdrawnAt.get(name);
-    if (withdrawn !== undefined && now - withdrawn > WITHDRAWN_WITHIN_MS)
-      throw new Violation(`${name} is posted to ${now - withdrawn} ms after it was withdrawn`);
+  if (others.some((one) => one.isolate !== isolate))
+    throw new Violation(`two processes send to ${subscriptionId} at once`);
+  if (others.length + 1 > Math.min(CONCURRENCY_MAX, earned))
+    throw new Violation(`${subscriptionId} has ${others.length + 1} requests under way at once`);
+  if ((row.openUntil ?? 0) > 0 && byHand !== "resend") {
+    if (others.some((one) => one.type === type && one.byHand !== "resend"))
+      throw new Violation(`the ${type} of ${subscriptionId} are probed twice at once`);
+    const earlyMs = (row.openUntil as number) - isolate.run(Date.now);
+    if (earlyMs > 0)
+      throw new Violation(`the ${type} of ${subscriptionId} are probed ${earlyMs} ms too early`);
+  }
+  for (const name of [subscriptionId, `${subscriptionId} ${type}`, `${subscriptionId} ${url}`]) {
+    const agoMs = now - (endedAt.get(name) ?? now);
+    if (agoMs > STOPS_WITHIN_MS)
+      throw new Violation(`${name} is sent to ${agoMs} ms after it ended`);
   }
 }
 
-/** Unless its dispatch dies, an outcome is recorded within this time. */
-const SETTLED_WITHIN_MS = 2_000;
-/** No post starts later than this after a subscription, or its event type, was withdrawn. */
-const WITHDRAWN_WITHIN_MS = 2_000;
-
-function isAway(store: Store, subscriptionId: string): boolean {
-  const sql = "SELECT 1 FROM subscriptions WHERE id = ? AND blocked_until > 0";
-  return store.rows(sql, subscriptionId).length > 0;
+/** The signature is of this body, and of the second in which the attempt started, by the clock of its process. */
+function checkSignature(store: Store, { subscriptionId, body, signature, isolate }: Sent): void {
+  const [, t, v1] = /^t=(\d+),v1=([0-9a-f]{64})/.exec(signature) ?? [];
+  const key = store.secrets.get(subscriptionId) ?? "";
+  const expected = createHmac("sha256", key).update(`${t}.${body}`).digest("hex");
+  if (v1 !== expected)
+    throw new Violation(`${subscriptionId} is sent another signature: ${signature}`);
+  const ageMs = isolate.run(Date.now) - Number(t) * 1000;
+  // A clock that jumps during the attempt makes its signature older.
+  if (store.world.now - store.world.skewedAt > MINUTE_MS && ageMs > SIGNED_WITHIN_MS)
+    throw new Violation(`${subscriptionId} is sent a signature that is ${ageMs} ms old`);
 }
 
-/**
- * A subscription that is away is probed with one post; posts of the wave that caused it are
- * older.
- */
-function checkProbes(subscriptionId: string, underWay: Post[], now: number): void {
-  const fresh = underWay.filter(({ startedAt }) => now - startedAt < 1_000);
-  if (fresh.length > 0) throw new Violation(`${subscriptionId} is probed by several posts at once`);
-}
+/** It has the second in which the attempt started, and the request may wait for a connection. */
+const SIGNED_WITHIN_MS = 12_000;
+
+const couldBeSent = new WeakMap<Store, Map<string, number>>();
+
+/** How long a subscription may have something to send before a request starts. */
+const STARTS_WITHIN_MS = 5 * MINUTE_MS;
 
 /**
- * The consumers' writes are in proportion to their work. A turn, in which one consumer posts to one
- * subscription, costs a claim, an outcome for each post, a row for each change of pace, and a release,
- * which the only change of a single post includes. What failed may be brought forward once. What is
- * redelivered becomes due one by one, and may be claimed like that. A cancelled delivery costs a row; a
- * hundred more are for the claims of those that crashed, or handed their work on.
+ * While nothing but endpoints fails: no pending delivery is left behind. A subscription that has something to send, which
+ * no circuit holds, is sent a request within minutes.
  */
-export function checkWrites(store: Store, posts: Post[]): void {
-  const created = new Map(
-    store
-      .rows<{ id: string; created_at: number }>("SELECT id, created_at FROM events")
-      .map((event) => [event.id, event.created_at]),
+export function checkNotLeftBehind(store: Store, sent: readonly Sent[]): void {
+  const { now } = store.world;
+  const before = couldBeSent.get(store);
+  const waiting = store.rows<{ id: string }>(
+    `SELECT DISTINCT subscription_id AS id FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
+      WHERE d.state = 'pending' AND ${SENDABLE_AT} < ?`,
+    now,
   );
-  let most = 100 + store.rows("SELECT 1 FROM deliveries WHERE state = 'cancelled'").length;
-  const turns = new Map<string, { posts: number; changes: number; old: number }>();
-  const streaks = new Map<string, number>();
-  for (const { eventId, subscriptionId, isolate, acknowledged, startedAt, endedAt } of posts) {
-    const name = `${subscriptionId} ${isolate.id}`;
-    const turn = turns.get(name) ?? { posts: 0, changes: 0, old: 0 };
-    turns.set(name, turn);
-    turn.posts++;
-    if (!acknowledged) most++;
-    if (startedAt - (created.get(eventId) ?? 0) > 3_600_000) turn.old++;
-    const isFast = acknowledged && (endedAt ?? startedAt) - startedAt < SLOW_RESPONSE_MS;
-    const streak = isFast ? (streaks.get(subscriptionId) ?? 0) + 1 : 0;
-    streaks.set(subscriptionId, streak);
-    if (streak <= CONCURRENCY_MAX) turn.changes++;
+  const lastSent = new Map(sent.slice(-300).map((one) => [one.subscriptionId, one.startedAt]));
+  const since = new Map(
+    waiting.map(({ id }) => [id, Math.max(before?.get(id) ?? now, lastSent.get(id) ?? 0)]),
+  );
+  couldBeSent.set(store, since);
+  for (const [id, at] of since)
+    if (now - at > STARTS_WITHIN_MS)
+      throw new Violation(
+        `${id} has had something to send for ${now - at} ms, and was sent nothing`,
+      );
+}
+
+/** SQL expression: when a delivery `d` of a subscription `s` may be sent. A circuit holds all but what was resent. */
+export const SENDABLE_AT = `max(d.due_at, iif(d.priority = 0, 0, coalesce(s.circuits -> d.type ->> 'openUntil', 0)))`;
+
+/** At the end: everything is settled as it should be, and nothing was invented or lost. */
+export async function checkEnd(store: Store, keys: string, sent: readonly Sent[]): Promise<void> {
+  checkRecords(store);
+  await checkBodies(store, keys, sent);
+  checkDeliveries(store, sent);
+  checkCounts(store, sent);
+  checkDisabled(store, sent);
+  checkAdministrators(store);
+}
+
+function checkDeliveries(store: Store, sent: readonly Sent[]): void {
+  const rows = store.rows<{
+    name: string;
+    state: string;
+    attempts: number;
+    made: number;
+    logged: number;
+    triedForMs: number;
+    outcome: string | null;
+  }>(
+    `SELECT event_id || ' ' || subscription_id AS name, state, attempts, attempts_made AS made,
+      (SELECT count(*) FROM attempts a WHERE a.event_id = d.event_id AND a.subscription_id = d.subscription_id) AS logged,
+      settled_at - first_at AS triedForMs, last_outcome AS outcome FROM deliveries d`,
+  );
+  const tried = Map.groupBy(sent, (one) => `${one.eventId} ${one.subscriptionId}`);
+  for (const { name, state, attempts, made, logged, triedForMs, outcome } of rows) {
+    const own = tried.get(name) ?? [];
+    if (state === "pending") throw new Violation(`${name} is still pending`);
+    if (state === "delivered" && !own.some(isAccepted))
+      throw new Violation(`${name} is delivered, but nobody accepted it`);
+    if (Math.max(made, logged) > own.length)
+      throw new Violation(
+        `${name} has ${made} attempts, ${logged} stored ones, and ${own.length} were made`,
+      );
+    const isOver = attempts > RETRY_WAITS_SECONDS.length || outcome === "overflow";
+    // 2 × because the first attempt and the last one may each be recorded by a clock that has jumped.
+    const atLeastMs = TRIED_FOR_MAX_MS - 2 * store.world.clockJumpMaxMs;
+    if (state === "exhausted" && !isOver && triedForMs < atLeastMs)
+      throw new Violation(`${name} was exhausted after ${attempts} attempts in ${triedForMs} ms`);
   }
-  for (const { posts, changes, old } of turns.values())
-    most += posts === 1 ? 5 : 4 + 2 * posts + changes + Math.max(0, old - 1);
-  // In a harsh world, more dispatches die, or find nothing, than these hundred rows are for.
-  if (store.consumerWrites > most && !store.world.isHarsh)
+}
+
+/** The daily counts have each recorded attempt once. */
+function checkCounts(store: Store, sent: readonly Sent[]): void {
+  const rows = store.rows<{ id: string; made: number; counted: number }>(
+    `SELECT s.id, (SELECT coalesce(sum(attempts_made), 0) FROM deliveries WHERE subscription_id = s.id) AS made,
+      (SELECT coalesce(sum(value), 0) FROM delivery_counts c, json_each(counts)
+        WHERE c.subscription_id = s.id AND key NOT LIKE 'ms %' AND key <> 'responses') AS counted FROM subscriptions s`,
+  );
+  const isWhole = store.world.now - store.createdAt < (DELIVERY_COUNTS_KEPT_DAYS - 1) * DAY_MS;
+  for (const { id, made, counted } of rows) {
+    const all = sent.filter(({ subscriptionId }) => subscriptionId === id).length;
+    if ((isWhole && counted < made) || counted > all)
+      throw new Violation(
+        `${id} counts ${counted} attempts, has recorded ${made}, and was sent ${all}`,
+      );
+  }
+}
+
+/** Each event announces a record, and no two announce the same one. A refused call has recorded nothing. */
+function checkRecords(store: Store): void {
+  const [row] = store.rows<{ unrecorded: number; doubled: number; refused: number }>(
+    `SELECT
+      (SELECT count(*) FROM events e WHERE type <> 'automation.status_changed' AND NOT EXISTS
+        (SELECT 1 FROM leads l WHERE l.id = coalesce(e.lead_id, e.body ->> '$.data.id')) AND NOT EXISTS
+        (SELECT 1 FROM runs r WHERE r.id = coalesce(e.lead_id, e.body ->> '$.data.id')) AND NOT EXISTS
+        (SELECT 1 FROM json_each(?) a WHERE a.value = e.body ->> '$.data.automation_id')) AS unrecorded,
+      (SELECT count(*) - count(DISTINCT coalesce(lead_id, body ->> '$.data.id')) FROM events
+        WHERE type <> 'automation.status_changed') AS doubled,
+      (SELECT count(*) FROM runs WHERE reference LIKE 'refused-%') AS refused`,
+    JSON.stringify([...store.removedAutomations]),
+  );
+  if (row?.unrecorded !== 0 || row.doubled !== 0 || row.refused !== 0)
+    throw new Violation(`records and their events differ: ${JSON.stringify(row)}`);
+}
+
+/** Every request of an event had exactly the stored bytes. */
+async function checkBodies(store: Store, keys: string, sent: readonly Sent[]): Promise<void> {
+  const bodies = new Map<string, string>();
+  for (const event of store.rows<EventWithBody>(EVENTS_WITH_BODIES))
+    bodies.set(event.eventId, await bodyOf(keys, event));
+  for (const { eventId, body } of sent)
+    if (bodies.get(eventId) !== body && !store.erasedAt.has(eventId))
+      throw new Violation(`${eventId} was sent with other bytes`);
+}
+
+/** Only a subscription is disabled to which nothing succeeded for 72 hours, with ten failed attempts at two events or more. */
+export function checkDisabled(store: Store, sent: readonly Sent[]): void {
+  const disabled = store.rows<{ id: string; at: number }>(
+    "SELECT id, disabled_at AS at FROM subscriptions WHERE disabled_by_failures AND disabled_at IS NOT NULL",
+  );
+  const slackMs = 2 * store.world.clockJumpMaxMs + MINUTE_MS;
+  for (const { id, at } of disabled) {
+    const own = sent.filter(
+      ({ subscriptionId, byHand }) => subscriptionId === id && byHand === null,
+    );
+    const last = own.findLast((one) => isAccepted(one) && (one.endedAt ?? 0) < at - slackMs);
+    const failed = own.filter(
+      (one) =>
+        !isAccepted(one) && one.startedAt >= (last?.endedAt ?? 0) && one.startedAt < at + slackMs,
+    );
+    const lastedMs = at - (failed[0]?.startedAt ?? at);
+    const events = new Set(failed.map(({ eventId }) => eventId)).size;
+    if (
+      lastedMs < DISABLE_AFTER_MS - slackMs ||
+      failed.length < DISABLE_AFTER_FAILURES ||
+      events < 2
+    )
+      throw new Violation(
+        `${id} was disabled after ${failed.length} failed attempts at ${events} events in ${lastedMs} ms`,
+      );
+  }
+}
+
+/** Administrators were notified of everything that they should be, and of nothing too early. */
+function checkAdministrators(store: Store): void {
+  const [unaware] = store.rows<{ id: string }>(
+    `SELECT s.id FROM subscriptions AS s JOIN workspaces AS w ON w.id = s.workspace_id
+      WHERE s.disabled_by_failures AND s.disabled_at <= ? AND s.deleted_at IS NULL
+        AND w.access_granted AND w.database IS NULL
+        AND s.announced ->> '$.disabled.since' IS NOT s.disabled_at`,
+    store.world.now - 4 * HOUR_MS,
+  );
+  if (unaware) throw new Violation(`nobody was notified that ${unaware.id} was disabled`);
+  const [early] = store.rows<{ id: string }>(
+    "SELECT id FROM subscriptions WHERE announced ->> '$.failing.announcedAt' < announced ->> '$.failing.since' + ?",
+    TELL_AFTER_MS,
+  );
+  if (early) throw new Violation(`an e-mail about ${early.id} was sent too early`);
+}
+
+/** An e-mail to administrators. */
+export interface Email {
+  subject: string;
+  text: string;
+}
+
+/** How long ago the facts of an e-mail may have been read, and how long an outcome may take to be recorded. */
+const EMAIL_SLACK_MS = 5 * MINUTE_MS;
+
+/** When an e-mail is sent, it is true of the subscriptions that it names: they have failed, or rejected a type, for a day. */
+export function checkEmail(store: Store, { subject, text }: Email): void {
+  const ids = new Set(text.match(/whk_\d+/g));
+  if (ids.size === 0) throw new Violation(`an e-mail names no subscription: ${subject}`);
+  for (const id of ids) {
+    store.world.note(`an e-mail is sent about ${id}: ${subject}`);
+    const [row] = store.rows<{ failing: number | null; circuits: string }>(
+      "SELECT failing_since AS failing, circuits FROM subscriptions WHERE id = ?",
+      id,
+    );
+    if (!row) throw new Violation(`an e-mail is about ${id}, which does not exist`);
+    const circuits = Object.values(JSON.parse(row.circuits) as Record<string, { since: number }>);
+    const since = /en échec/.test(subject)
+      ? row.failing
+      : /refuse certains/.test(subject)
+        ? Math.min(...circuits.map(({ since }) => since))
+        : null;
+    // Null or infinite: it has just recovered.
+    const atLeastMs = TELL_AFTER_MS - 2 * store.world.clockJumpMaxMs - EMAIL_SLACK_MS;
+    if (since !== null && Number.isFinite(since) && store.world.now - since < atLeastMs)
+      throw new Violation(`an e-mail says too early of ${id}: ${subject}`);
+  }
+}
+
+/*
+ * What also holds in a day in which nothing but the endpoint fails: no outcome is lost, and nothing is sent in vain.
+ */
+
+/** Something is pending, so a message is underway, or a dispatch is at work. No scheduled job is needed. */
+export function checkWoken(store: Store, areQueuesIdle: boolean): void {
+  if (!areQueuesIdle) return;
+  const [left] = store.rows<{ id: string }>(
+    "SELECT event_id AS id FROM deliveries WHERE state = 'pending'",
+  );
+  if (left) throw new Violation(`${left.id} is pending, and no message is underway`);
+}
+
+/** Wake-up messages are in proportion to what is recorded and sent: dispatches do not wake each other. */
+export function checkMessages(consumed: number, recorded: number, sent: readonly Sent[]): void {
+  const most = 2 * (recorded + sent.length) + 50;
+  if (consumed > most)
     throw new Violation(
-      `${store.consumerWrites} rows were written for ${posts.length} posts, more than ${most}`,
+      `${consumed} batches were consumed for ${sent.length} requests, more than ${most}`,
     );
 }
 
 /**
- * A subscriber that answers immediately is posted to without a pause, and gets its share of the
- * connections.
- *
- * @param posts those to one subscriber, of events since its consumers were idle.
- * @param pauseMs the longest that none of its posts may be in progress while an event waits for it.
- * @param saturatedMs for how long, between two times, no consumer was free because of other fast ones:
- *   some of these are only then found to be slow.
+ * No request but a resend starts before the time for which the endpoint asked in `Retry-After`, unless one succeeded that
+ * started after it asked.
  */
-export function checkPauses(
-  store: Store,
-  posts: Post[],
-  pauseMs: number,
-  saturatedMs: (from: number, to: number) => number,
-): void {
-  let busyUntil = 0;
-  for (const [i, { eventId, subscriptionId, startedAt, endedAt }] of posts.entries()) {
-    const committedAt = store.committedAt.get(eventId) ?? startedAt;
-    const since = Math.max(committedAt, busyUntil);
-    const pausedMs = startedAt - since - saturatedMs(since, startedAt);
-    if (pausedMs > pauseMs)
-      throw new Violation(`${subscriptionId} answers immediately, and waited ${pausedMs} ms`);
-    const waitedMs = startedAt - committedAt - saturatedMs(committedAt, startedAt);
-    if (waitedMs > pauseMs + i * SHARE_MS)
+export function checkRetryAfter(sent: readonly Sent[], skewMs: number): void {
+  for (const { answer, retryAfter, startedAt, endedAt, byHand, type, url } of sent) {
+    if ((answer !== 429 && answer !== 503) || endedAt === null || byHand !== null) continue;
+    const askedMs = Math.min(retryAfter, RETRY_AFTER_MAX_SECONDS) * 1000;
+    const later = sent.filter(
+      (one) => one.startedAt > endedAt && one.url === url && one.type === type,
+    );
+    const freedAt = Math.min(
+      ...later.filter(isAccepted).map((one) => one.endedAt ?? Number.POSITIVE_INFINITY),
+    );
+    const early = later.find(
+      (one) =>
+        one.byHand !== "resend" && one.startedAt < Math.min(endedAt + askedMs - skewMs, freedAt),
+    );
+    if (early)
       throw new Violation(
-        `${subscriptionId} answers immediately, and got its event ${i} after ${waitedMs} ms`,
+        `a request starts ${early.startedAt - endedAt} ms after one of ${endedAt - startedAt} ms asked for ${askedMs} ms`,
       );
-    busyUntil = Math.max(busyUntil, endedAt ?? startedAt);
   }
 }
 
-/**
- * How long a fast subscriber's next post may take on average, if those who share its dispatch take all
- * connections: each post takes up to half a second, and ten subscribers share five connections.
- */
-const SHARE_MS = 1_000;
-
-/** The longest that an event may wait which its subscriber would accept: three minutes for each event type. */
-const ACCEPTED_WITHIN_MS = 3 * 180_000;
-
-/**
- * A subscriber that rejects some events at once gets those that it accepts within minutes.
- *
- * @param accepted the events that it would accept.
- */
-export function checkAccepted(
-  store: Store,
-  subscriptionId: string,
-  accepted: string[],
-  posts: Post[],
-  saturatedMs: (from: number, to: number) => number,
-): void {
-  for (const eventId of accepted) {
-    const post = posts.find((one) => one.eventId === eventId);
-    const committedAt = store.committedAt.get(eventId) ?? 0;
-    const postedAt = post?.startedAt ?? store.world.now;
-    const waitedMs = postedAt - committedAt - saturatedMs(committedAt, postedAt);
-    if (waitedMs > ACCEPTED_WITHIN_MS)
-      throw new Violation(`${subscriptionId} accepts ${eventId}, and waited ${waitedMs} ms for it`);
-  }
-}
-
-const overdueSince = new WeakMap<Store, Map<string, number>>();
-
-/** Once all has been well for an hour, nothing that could be posted has been left for an hour. */
-export function checkOverdue(store: Store, healthyForMs: number): void {
-  const hourMs = 3_600_000;
-  const { now } = store.world;
-  const before = overdueSince.get(store);
-  const postable = store.rows<{ name: string }>(
-    `SELECT d.event_id || ' ' || d.subscription_id AS name
-      FROM deliveries AS d LEFT JOIN subscriptions AS s ON s.id = d.subscription_id
-      WHERE d.state = 'pending' AND max(iif(d.priority = 2, min(d.due_at, s.streak_retry_at), d.due_at), iif(d.priority = 0, 0, s.blocked_until)) < ?`,
-    now,
+/** Nothing is sent again that was accepted, unless a person asks for it. What is stored of the attempts is what was sent. */
+export function checkHistory(store: Store, sent: readonly Sent[], resends: number): void {
+  const settledBy = store.world.now - MINUTE_MS;
+  const rows = store.rows<{ id: string; state: string; made: number; times: string }>(
+    `SELECT event_id AS id, state, attempts_made AS made, (SELECT json_group_array(at) FROM (SELECT at FROM attempts a
+      WHERE a.subscription_id = d.subscription_id AND a.event_id = d.event_id ORDER BY attempt)) AS times FROM deliveries d`,
   );
-  // A subscription that has just ended its backoff has overdue deliveries that could not be posted.
-  const since = new Map(postable.map(({ name }) => [name, before?.get(name) ?? now]));
-  overdueSince.set(store, since);
-  if (healthyForMs < hourMs) return;
-  for (const [name, at] of since)
-    if (now - at > hourMs) throw new Violation(`${name} is overdue by more than an hour`);
+  const byEvent = Map.groupBy(sent, ({ eventId }) => eventId);
+  for (const { id, state, made, times } of rows) {
+    const own = byEvent.get(id) ?? [];
+    const recorded = own.filter(
+      ({ endedAt }) => (endedAt ?? Number.POSITIVE_INFINITY) < settledBy,
+    ).length;
+    if (made < recorded || made > own.length)
+      throw new Violation(`${id} has ${made} recorded attempts, and was sent ${own.length} times`);
+    if (own.filter(isAccepted).length > 1 + resends)
+      throw new Violation(`${id} was accepted, and sent again`);
+    // A success is stored with its delivery alone.
+    const stored = JSON.parse(times) as number[];
+    const expected = Math.min(ATTEMPTS_KEPT, state === "delivered" ? made - 1 : made);
+    if (stored.length !== expected)
+      throw new Violation(`${id} has ${stored.length} stored attempts of ${made}, and is ${state}`);
+    for (const [i, at] of stored.slice(0, ATTEMPTS_KEPT - 1).entries())
+      if (Math.abs(at - (own[i]?.startedAt ?? 0)) > store.world.isolateSkewMs + 1_000)
+        throw new Violation(`attempt ${i + 1} at ${id} is stored with another time`);
+  }
+  checkCounts(store, sent);
 }

@@ -9,8 +9,6 @@ import type { Isolate, World } from "./world.ts";
 const BEFORE_COMMIT = D1_FAULTS.filter(({ moment }) => moment === "before");
 const AFTER_COMMIT = D1_FAULTS.filter(({ moment }) => moment === "after");
 
-const LOGS_ATTEMPTS = /insert into "attempts"/;
-
 /** Statements that may change records, or what is owed. */
 const CHANGES_OWED =
   /(insert into|update|delete from) "(events|leads|runs|workspaces)"|(insert into|delete from) "deliveries"/i;
@@ -23,7 +21,7 @@ const SCHEMA = readdirSync(MIGRATIONS)
   .join("\n");
 
 /** The longest that a slow request to D1, or its reply, is on its way when nothing fails. */
-export const SLOW_REPLY_MS = 1_500;
+const SLOW_REPLY_MS = 1_500;
 let stores = 0;
 
 /**
@@ -39,22 +37,18 @@ export class Store {
    * one is that.
    */
   readonly #whole: DatabaseSync;
-  /**
-   * Rows written by the consumers, without the table of attempts, which has a row for each failure.
-   */
-  consumerWrites = 0;
   /** When events were erased with their leads, in true time; Infinity while they are. */
   readonly erasedAt = new Map<string, number>();
   /** Automations that were removed at some time, with the runs that they had. */
   readonly removedAutomations = new Set<string>();
   /** When each event was committed, in true time. */
   readonly committedAt = new Map<string, number>();
+  /** The secrets of subscriptions. */
+  readonly secrets = new Map<string, string>();
   /** How D1 has failed. */
   readonly injected = new Set<Fault>();
   /** How many transactions have written anything. */
   commits = 0;
-  /** When the last of them was committed, in true time. */
-  lastCommitAt = 0;
   /** Called at the very moment when a write of records, or of what is owed, has been committed. */
   onCommit: () => void = () => {};
   readonly #statements = new Map<DatabaseSync, Map<string, Prepared>>();
@@ -139,13 +133,10 @@ export class Store {
       }
       await world.sleep(this.#mayHang(isolate) ?? this.#delayMs(isolate));
       await isolate.step();
-      this.#mayFail(BEFORE_COMMIT);
+      this.#mayFail(world.odds.d1Fails, BEFORE_COMMIT);
       const results = this.#transaction(database, statements);
-      if (isolate.name.endsWith("consumer"))
-        for (const [i, { meta }] of results.entries())
-          if (!LOGS_ATTEMPTS.test(statements[i]?.sql ?? "")) this.consumerWrites += meta.changes;
       await isolate.step();
-      this.#mayFail(AFTER_COMMIT);
+      this.#mayFail(world.odds.d1LosesReply, AFTER_COMMIT);
       await world.sleep(this.#delayMs(isolate));
       await isolate.step();
       return results;
@@ -166,6 +157,8 @@ export class Store {
       prepare,
       batch: (statements: D1PreparedStatement[]) =>
         execute(statements.map((statement) => (statement as unknown as { bound: Bound }).bound)),
+      withSession: () => d1,
+      getBookmark: () => "bookmark",
     };
     return d1 as unknown as D1Database;
   }
@@ -175,23 +168,22 @@ export class Store {
    * recording overtakes them.
    */
   #delayMs({ name }: Isolate): number {
-    const { chance, odds, faults } = this.world;
-    if (faults && odds.d1IsSlow > 0 && chance.happens(odds.d1IsSlow))
-      return chance.between(1_000, 30_000);
+    const { chance, odds } = this.world;
+    if (odds.d1IsSlow > 0 && chance.happens(odds.d1IsSlow)) return chance.between(1_000, 30_000);
     const isSlow = name.startsWith("platform") && chance.happens(0.1);
     return isSlow ? chance.between(300, SLOW_REPLY_MS) : chance.between(1, 40);
   }
 
   /** For how long a call hangs, of those who move workspaces: others go on with that meanwhile. */
   #mayHang({ name }: Isolate): number | null {
-    const { chance, faults } = this.world;
-    const isMover = this.names.length > 1 && /moveWorkspace|sweep/.test(name);
-    return isMover && faults && chance.happens(0.01) ? chance.between(1_000, 180_000) : null;
+    const { chance, odds } = this.world;
+    const isMover = this.names.length > 1 && /moveWorkspace|scheduled/.test(name);
+    return isMover && chance.happens(odds.moveHangs) ? chance.between(1_000, 180_000) : null;
   }
 
-  #mayFail(faults: readonly Fault[]): void {
+  #mayFail(probability: number, faults: readonly Fault[]): void {
     const { chance } = this.world;
-    if (!this.world.faults || !chance.happens(this.world.odds.d1Fails)) return;
+    if (!chance.happens(probability)) return;
     const fault = chance.pick(faults);
     this.injected.add(fault);
     throw toError(fault);
@@ -205,10 +197,7 @@ export class Store {
       const results = prepared.map((one, i) => execute(one, bound[i]?.parameters as Values));
       control("COMMIT");
       const written = prepared.filter((_, i) => (results[i]?.meta.changes ?? 0) > 0);
-      if (written.length > 0) {
-        this.commits++;
-        this.lastCommitAt = this.world.now;
-      }
+      if (written.length > 0) this.commits++;
       if (written.some(({ changesOwed }) => changesOwed)) this.onCommit();
       return results;
     } catch (error) {

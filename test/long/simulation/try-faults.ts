@@ -12,7 +12,7 @@ import { setImmediate } from "node:timers/promises";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { print } from "../../../scripts/shared/terminal.ts";
 import { FAULTS } from "../../faults/faults.ts";
-import { simulate } from "./scenario.ts";
+import { simulate } from "./simulate.ts";
 import { type LoadedWorker, loadFaulty } from "./worker.ts";
 
 /** What became of a fault. */

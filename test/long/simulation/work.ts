@@ -1,5 +1,6 @@
-import type { Deployment } from "./deployment.ts";
-import { KINDS } from "./subscribers.ts";
+import { type Behaviour, TYPES } from "./endpoints.ts";
+import type { Life } from "./simulate.ts";
+import type { LoadedWorker } from "./worker.ts";
 import { Violation } from "./world.ts";
 
 const MINUTE_MS = 60_000;
@@ -10,8 +11,8 @@ const LARGE_FIELDS = { text: "x".repeat(10_000) };
 const LARGE_ACTIONS = Array(20).fill({ type: "x".repeat(200) });
 
 /** What the platform and the workspaces do. */
-export function openWork(deployment: Deployment) {
-  const { world, store, subscribers, worker, call, openDatabaseOf, sweep } = deployment;
+export function openWork({ world, store, endpoints, deployment }: Life, worker: LoadedWorker) {
+  const { call, openDatabaseOf, runScheduledJob, subscribe: subscribeTo } = deployment;
   const { chance } = world;
   const workspaces: string[] = [];
   let references = 0;
@@ -29,13 +30,13 @@ export function openWork(deployment: Deployment) {
     }
   }
 
-  /** Overlapping recordings of every kind in every workspace, with so many leads in one of them. */
-  function recordEverywhere(leads: number): Promise<unknown> {
+  /** Overlapping recordings of every type in every workspace. */
+  function recordEverywhere(): Promise<unknown> {
     return Promise.all(
       workspaces.flatMap((workspaceId) => [
         recordConcurrently(workspaceId),
         recordAutomationAndRuns(workspaceId),
-        recordLeads(workspaceId, leads),
+        recordLeads(workspaceId),
       ]),
     );
   }
@@ -49,12 +50,12 @@ export function openWork(deployment: Deployment) {
 
   async function subscribe(
     workspaceId = chance.pick(workspaces),
-    behaviour = subscribers.pickBehaviour(),
+    behaviour: Behaviour = endpoints.pickBehaviour(),
   ): Promise<void> {
-    const isShared = world.isHarsh && subscribers.count() > 0 && chance.happens(0.3);
-    const host = isShared ? subscribers.pickHost() : subscribers.open(behaviour);
-    const events = KINDS.filter(() => chance.happens(0.7));
-    await deployment.subscribe(workspaceId, host, events);
+    const isShared = world.isHarsh && endpoints.count() > 0 && chance.happens(0.3);
+    const host = isShared ? endpoints.pickHost() : endpoints.open(behaviour);
+    const events = TYPES.filter(() => chance.happens(0.7));
+    await subscribeTo(workspaceId, host, events);
   }
 
   /** A separate workspace whose subscribers all answer late. */
@@ -71,7 +72,7 @@ export function openWork(deployment: Deployment) {
     [13, recordAutomationAndRuns],
     [3, redeliver],
     [2, recordNonsense],
-    [8, () => subscribers.changeWeather()],
+    [8, () => endpoints.changeAll()],
     [4, () => subscribe()],
     [1, () => unsubscribe()],
     [2, unsubscribeBusy],
@@ -79,7 +80,7 @@ export function openWork(deployment: Deployment) {
     [2, move],
     [2, denyForAWhile],
     [2, disableForAWhile],
-    [2, listOtherKinds],
+    [2, listOtherTypes],
     [2, eraseLeads],
     [2, removeAutomations],
     [2, patch],
@@ -109,16 +110,16 @@ export function openWork(deployment: Deployment) {
     const webhookId = someSubscription(workspaceId);
     if (!webhookId) return;
     const isKnown = chance.happens(0.5);
-    const host = isKnown ? subscribers.pickHost() : subscribers.open(subscribers.pickBehaviour());
+    const host = isKnown ? endpoints.pickHost() : endpoints.open(endpoints.pickBehaviour());
     if (chance.happens(0.5)) await recordLeads(workspaceId, 20);
     const url = `https://${host}/`;
     const [row] = store.rows<{ url: string }>(
       "SELECT url FROM subscriptions WHERE id = ?",
       webhookId,
     );
-    subscribers.withdrawnAt.delete(`${webhookId} ${url}`);
+    endpoints.endedAt.delete(`${webhookId} ${url}`);
     await call("updateWebhook", { webhookId, url });
-    if (row && row.url !== url) subscribers.withdrawnAt.set(`${webhookId} ${row.url}`, world.now);
+    if (row && row.url !== url) endpoints.endedAt.set(`${webhookId} ${row.url}`, world.now);
   }
 
   /** A subscription is disabled and enabled in quick succession. */
@@ -129,9 +130,9 @@ export function openWork(deployment: Deployment) {
       if (chance.happens(0.5)) await recordLeads(workspaceId);
       const since = chance.happens(0.5) ? { redeliverSince: earlier() } : {};
       await call("disableWebhook", { webhookId });
-      subscribers.withdrawnAt.set(webhookId, world.now);
+      endpoints.endedAt.set(webhookId, world.now);
       await world.sleep(chance.pick([0, 500, 3_000, 30_000]));
-      subscribers.withdrawnAt.delete(webhookId);
+      endpoints.endedAt.delete(webhookId);
       await call("enableWebhook", { webhookId, ...since });
       await world.sleep(chance.pick([0, 500, 3_000, 30_000]));
     }
@@ -154,7 +155,7 @@ export function openWork(deployment: Deployment) {
     const [failing] = store.rows<{ id: string; events: string }>(
       `SELECT s.id, (SELECT json_group_array(event_id) FROM deliveries d WHERE d.subscription_id = s.id AND d.state = 'pending') AS events
         FROM subscriptions s JOIN workspaces w ON w.id = s.workspace_id WHERE w.access_granted AND s.deleted_at IS NULL AND s.disabled_at IS NULL
-        AND s.streak IS NOT NULL ORDER BY s.failures DESC`,
+        AND s.circuits <> '{}' ORDER BY s.id`,
     );
     const eventIds = failing ? (JSON.parse(failing.events) as string[]).slice(0, 100) : [];
     if (!failing || eventIds.length === 0) return;
@@ -195,11 +196,11 @@ export function openWork(deployment: Deployment) {
     });
   }
 
-  /** Nothing may be posted to these, for a while. */
+  /** Nothing may be sent to these, for a while. */
   async function withdraw(subscriptionIds: string[]): Promise<void> {
-    for (const id of subscriptionIds) subscribers.withdrawnAt.set(id, world.now);
+    for (const id of subscriptionIds) endpoints.endedAt.set(id, world.now);
     await world.sleep(chance.between(0, 10 * MINUTE_MS));
-    for (const id of subscriptionIds) subscribers.withdrawnAt.delete(id);
+    for (const id of subscriptionIds) endpoints.endedAt.delete(id);
   }
 
   /** The long way to a disabled subscription and back. */
@@ -212,17 +213,17 @@ export function openWork(deployment: Deployment) {
       await call("enableWebhook", { webhookId: disabled.id, redeliverSince: earlier() });
   }
 
-  async function listOtherKinds(workspaceId: string): Promise<void> {
+  async function listOtherTypes(workspaceId: string): Promise<void> {
     const webhookId = someSubscription(workspaceId);
-    const events = KINDS.filter(() => chance.happens(0.6));
+    const events = TYPES.filter(() => chance.happens(0.6));
     if (!webhookId || events.length === 0) return;
-    for (const type of events) subscribers.withdrawnAt.delete(`${webhookId} ${type}`);
+    for (const type of events) endpoints.endedAt.delete(`${webhookId} ${type}`);
     await call("updateWebhook", { webhookId, events });
-    for (const type of KINDS.filter((type) => !events.includes(type)))
-      subscribers.withdrawnAt.set(`${webhookId} ${type}`, world.now);
+    for (const type of TYPES.filter((type) => !events.includes(type)))
+      endpoints.endedAt.set(`${webhookId} ${type}`, world.now);
   }
 
-  /** Some of which may be on their way to subscribers. */
+  /** Some of which may be on their way to endpoints. */
   async function eraseLeads(workspaceId: string): Promise<void> {
     if (chance.happens(0.5)) await recordLeads(workspaceId, 20);
     const leads = store
@@ -382,7 +383,7 @@ export function openWork(deployment: Deployment) {
     const input = { workspaceId, database: chance.pick(store.names) };
     for (let calls = chance.between(1, 5); calls > 0; calls--) {
       // The next one may be due much later, and writes may wait for it.
-      for (const minutes of [1, 2, 3, 4]) world.after(minutes * MINUTE_MS, sweep);
+      for (const minutes of [1, 2, 3, 4]) world.after(minutes * MINUTE_MS, runScheduledJob);
       // One that is on its way elsewhere, or has left something there, is not moved.
       const refused = await call("moveWorkspace", input).then(
         ({ done }) => done as unknown,
@@ -402,7 +403,7 @@ export function openWork(deployment: Deployment) {
     const db = openDatabaseOf(workspace_id);
     const deletion = worker.deleteSubscription(workspace_id, id, Date.now());
     await worker.commit(worker.withoutRetries(db), deletion).then(
-      () => subscribers.withdrawnAt.set(id, world.now),
+      () => endpoints.endedAt.set(id, world.now),
       (error) => world.note(`unsubscribing fails: ${error}`),
     );
     world.note(`${id} is deleted`);

@@ -9,8 +9,7 @@ import { findPlace } from "../../faults/place.ts";
 /** The entry points of the Worker, loaded from a source tree: the shipped one, or one with a planted bug. */
 export interface LoadedWorker {
   Platform: new (ctx: unknown, env: unknown) => Record<string, (input: unknown) => Promise<never>>;
-  consume: typeof import("../../../src/delivery/consumer.ts").consume;
-  createSender: typeof import("../../../src/delivery/sender.ts").createSender;
+  consume: typeof import("../../../src/dispatch/consumer.ts").consume;
   consumeEmails: typeof import("../../../src/email/send.ts").consumeEmails;
   sweep: typeof import("../../../src/sweep.ts").sweep;
   commit: typeof import("../../../src/db/client.ts").commit;
@@ -26,8 +25,7 @@ export interface LoadedWorker {
 /** The modules, below `src`, that export them. */
 const MODULES = [
   "platform/entrypoint.ts",
-  "delivery/consumer.ts",
-  "delivery/sender.ts",
+  "dispatch/consumer.ts",
   "email/send.ts",
   "sweep.ts",
   "db/client.ts",

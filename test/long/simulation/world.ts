@@ -4,20 +4,38 @@ import { Chance } from "../../../scripts/shared/chance.ts";
 import { STATEMENTS_MAX } from "../../../src/db/budget.ts";
 import { Connections } from "../../support/connections.ts";
 
+/*
+ * A simulated world runs the delivery code against real SQLite, in one process and without waiting. Its clock, timers,
+ * randomness and network come from a seed, so the same seed gives the same history. `simulate` (simulate.ts) is the life
+ * of a world. The other files, in the order in which a reader meets them:
+ *
+ * - store.ts (D1) and broker.ts (the queues) are the platform, which fails, loses and repeats.
+ * - endpoints.ts are the customers' servers, and deployment.ts is the Worker with its bindings.
+ * - work.ts is what the platform and the customers do in some hours; scenarios.ts are single days, as data.
+ * - invariants.ts is what must hold; model.ts says how fast.
+ */
+
 const realImmediate = setImmediate;
 
-/** How far the clock of the isolate whose code runs is off from the other machines'. */
-const clock = new AsyncLocalStorage<number>();
+/** The isolate whose code runs. */
+const current = new AsyncLocalStorage<Isolate>();
 
 /** How much fails, as probabilities and times in milliseconds. */
 const USUAL = {
-  /** A request to D1 fails before its commit, or its reply is lost. */
+  /** A request to D1 fails before its commit. */
   d1Fails: 0.02,
-  /** A request to D1 takes up to half a minute. */
+  /** It is committed, and its reply is lost. */
+  d1LosesReply: 0.02,
+  /** A request to D1 takes up to half a minute... */
   d1IsSlow: 0,
-  /** A consumer crashes at a step. */
-  consumerCrashes: 0.01,
-  /** The messages of a crashed consumer never come back. */
+  /** ...and one that moves a workspace up to three, while others go on with that. */
+  moveHangs: 0.01,
+  /** A consumer dies at a step... */
+  consumerDies: 0.01,
+  /** ...or a call of the platform, or the scheduled job. */
+  callDies: 0.02,
+  mailIsRefused: 0.3,
+  /** The messages of a dead consumer never come back. */
   messagesVanish: 0.2,
   queueRefuses: 0.05,
   messageIsLost: 0.03,
@@ -28,15 +46,13 @@ const USUAL = {
   /** How far the clocks jump at most. */
   clockJumpMs: 600_000,
 };
+export type Odds = typeof USUAL;
+
+export const NO_FAULTS = Object.fromEntries(Object.keys(USUAL).map((name) => [name, 0])) as Odds;
 
 /** A violated invariant, which ends a world. */
 export class Violation extends Error {}
 
-/**
- * A world with its own clock and its own randomness, both determined by a seed. While it is
- * installed, the code under test gets its time, timers and randomness from it and from nowhere
- * else, so that the same seed gives the same history.
- */
 export class World {
   /** The true time, in Unix milliseconds. */
   now = Date.UTC(2026, 0, 5);
@@ -44,48 +60,62 @@ export class World {
   skewMs = 0;
   skewedAt = 0;
   /** How far the clock of a single isolate may be off from that, in either direction. */
-  readonly isolateSkewMs: number;
+  isolateSkewMs: number;
   /** How many isolates there have been. */
   isolates = 0;
-  /** Whether anything fails at all. */
-  faults = true;
+  /** What fails now. */
+  odds: Readonly<Odds>;
+  /** How far the clocks jump at most, at any time of this world. */
+  readonly clockJumpMaxMs: number;
   /** Until when D1, the queues and the cron do not work, in true time. */
   readonly downUntil = { d1: 0, queues: 0, cron: 0 };
   /** Invocations that a deployment ends. */
   readonly invocations = new Set<Isolate>();
   readonly history: string[] = [];
   readonly chance: Chance;
-  #timers: { at: number; order: number; run: () => void }[] = [];
+  /** Answers the requests of the code under test. */
+  onFetch: (isolate: Isolate, url: string, init: RequestInit) => Promise<Response>;
+  /** Sorted, the next one last. */
+  readonly #timers: Timer[] = [];
   #order = 0;
-  /** What ends this world. */
   #failure: unknown = null;
 
-  /** Whether more fails and changes than usual. Every seventh world is harsh. */
+  /** Whether more fails and changes than usual. */
   readonly isHarsh: boolean;
-  readonly odds: Readonly<typeof USUAL>;
 
-  constructor(seed: number) {
+  constructor(seed: number, isHarsh = false) {
+    this.isHarsh = isHarsh;
     this.chance = new Chance(seed);
     this.isolateSkewMs = this.chance.pick([0, 20, 1_000]);
-    this.isHarsh = seed % 7 === 0;
-    this.odds = this.isHarsh ? this.#pickOdds() : USUAL;
+    this.odds = isHarsh ? this.#pickOdds() : USUAL;
+    this.clockJumpMaxMs = this.odds.clockJumpMs;
+    this.onFetch = () => Promise.reject(new Error("this world has no network"));
   }
 
-  #pickOdds(): typeof USUAL {
+  #pickOdds(): Odds {
     const { chance } = this;
     return {
+      ...USUAL,
       d1Fails: chance.pick([0.02, 0.05, 0.1]),
+      d1LosesReply: chance.pick([0.02, 0.05, 0.1]),
       d1IsSlow: 0.02,
-      consumerCrashes: chance.pick([0.01, 0.03, 0.08]),
+      consumerDies: chance.pick([0.01, 0.03, 0.08]),
       messagesVanish: chance.pick([0, 0.2, 1]),
       queueRefuses: chance.pick([0, 0.05, 0.4]),
       messageIsLost: chance.pick([0, 0.03, 0.3]),
-      // Any more, and a failed dispatch would leave more messages than it consumes.
+      // With more, a dispatch that fails would leave more messages than it consumes.
       messageIsDoubled: chance.pick([0.03, 0.05]),
       messageIsLate: chance.pick([0.1, 0.5]),
       lateMs: chance.pick([300_000, 3 * 3_600_000]),
       clockJumpMs: chance.pick([600_000, 3_600_000]),
     };
+  }
+
+  /** From now on, nothing fails but the endpoints. */
+  endFaults(): void {
+    this.odds = NO_FAULTS;
+    Object.assign(this.downUntil, { d1: 0, queues: 0, cron: 0 });
+    if (this.skewMs !== 0) this.skew(0);
   }
 
   /** Sets the machines' clocks. */
@@ -96,7 +126,7 @@ export class World {
   }
 
   isDown(part: keyof World["downUntil"]): boolean {
-    return this.faults && this.now < this.downUntil[part];
+    return this.now < this.downUntil[part];
   }
 
   /** A deployment, or a machine that is lost: all invocations end at once. */
@@ -110,16 +140,26 @@ export class World {
   }
 
   /** Calls `run` after `ms` of true time. */
-  after(ms: number, run: () => void): void {
-    this.#add(ms, AsyncResource.bind(run));
+  after(ms: number, run: () => void): Timer {
+    const timer = { at: this.now + Math.max(0, ms), order: this.#order++, run };
+    let [low, high] = [0, this.#timers.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      // A later timer for the same time comes before it in the list, because it runs after it.
+      if ((this.#timers[middle] as Timer).at > timer.at) low = middle + 1;
+      else high = middle;
+    }
+    this.#timers.splice(low, 0, { ...timer, run: AsyncResource.bind(run) });
+    return timer;
+  }
+
+  #cancel(timer: Timer | undefined): void {
+    const place = this.#timers.findIndex(({ order }) => order === timer?.order);
+    if (place >= 0) this.#timers.splice(place, 1);
   }
 
   sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => this.#add(ms, resolve));
-  }
-
-  #add(ms: number, run: () => void): void {
-    this.#timers.push({ at: this.now + Math.max(0, ms), order: this.#order++, run });
+    return new Promise((resolve) => this.after(ms, resolve));
   }
 
   /** Ends this world with an error, from anywhere: `run` throws it. */
@@ -142,13 +182,7 @@ export class World {
       await new Promise((resolve) => realImmediate(resolve));
       if (this.#failure !== null) throw this.#failure;
       if (done()) return;
-      if (this.#timers.length === 0) return;
-      let next = 0;
-      this.#timers.forEach((timer, i) => {
-        const best = this.#timers[next] as typeof timer;
-        if (timer.at < best.at || (timer.at === best.at && timer.order < best.order)) next = i;
-      });
-      const [timer] = this.#timers.splice(next, 1);
+      const timer = this.#timers.pop();
       if (!timer) return;
       this.now = Math.max(this.now, timer.at);
       timer.run();
@@ -156,47 +190,64 @@ export class World {
   }
 
   /**
-   * Replaces the process's clock, timers and randomness with this world's; returns a function that
-   * restores them.
+   * Gives the code under test its clock, timers, randomness and network from this world, and from nowhere else.
+   *
+   * @returns a function that restores those of the process.
    */
   install(): () => void {
-    const {
-      setTimeout,
-      console,
-      Date: { now },
-      Math: { random },
-    } = globalThis;
+    const { setTimeout, clearTimeout, console, fetch } = globalThis;
+    const { now } = Date;
+    const { random } = Math;
+    const steady = performance.now;
     const { randomUUID, getRandomValues } = crypto;
     const { digest, importKey, encrypt, decrypt, sign } = crypto.subtle;
-    const steady = performance.now;
     performance.now = () => this.now;
-    Date.now = () => this.now + this.skewMs + (clock.getStore() ?? 0);
+    Date.now = () => this.now + this.skewMs + (current.getStore()?.skewMs ?? 0);
     Math.random = () => this.chance.number();
-    globalThis.setTimeout = ((run: () => void, ms = 0) => this.after(ms, run)) as never;
-    globalThis.console = {
-      ...console,
-      log: (line) => this.note(line),
-      error: (line) => this.note(line),
-    };
+    Object.assign(globalThis, {
+      setTimeout: (run: () => void, ms = 0) => this.after(ms, run),
+      clearTimeout: (timer: Timer | undefined) => this.#cancel(timer),
+      fetch: (url: string, init: RequestInit) => this.#fetch(url, init),
+      console: {
+        ...console,
+        log: (line: string) => this.note(line),
+        error: (line: string) => this.note(line),
+      },
+    });
     crypto.getRandomValues = ((bytes: Uint8Array) =>
       bytes.map((_, i) => (bytes[i] = this.chance.between(0, 255)))) as never;
     crypto.randomUUID = (() => `uuid-${this.chance.between(0, 2 ** 40)}`) as never;
-    crypto.subtle.digest = (async (_: string, bytes: Uint8Array) =>
-      createHash("sha256").update(bytes).digest().buffer.slice(0)) as never;
     Object.assign(crypto.subtle, IMMEDIATE);
     return () => {
-      Object.assign(globalThis, { setTimeout, console });
+      Object.assign(globalThis, { setTimeout, clearTimeout, console, fetch });
       Object.assign(Date, { now });
-      performance.now = steady;
       Object.assign(Math, { random });
+      performance.now = steady;
       Object.assign(crypto, { randomUUID, getRandomValues });
       Object.assign(crypto.subtle, { digest, importKey, encrypt, decrypt, sign });
     };
   }
+
+  #fetch(url: string, init: RequestInit): Promise<Response> {
+    const isolate = current.getStore();
+    if (!isolate) throw new Error(`${url} is requested by nobody`);
+    return isolate.request(() => this.onFetch(isolate, url, init));
+  }
 }
 
-/** AES-256-GCM and HMAC with SHA-256 as Web Crypto has them, but without its thread: a world's steps follow each other in one order. */
+interface Timer {
+  at: number;
+  order: number;
+  run: () => void;
+}
+
+/**
+ * SHA-256, AES-256-GCM and HMAC as Web Crypto has them, but without its thread: a world's steps follow each other in one
+ * order.
+ */
 const IMMEDIATE = {
+  digest: async (_: string, bytes: Uint8Array) =>
+    createHash("sha256").update(bytes).digest().buffer.slice(0),
   importKey: async (_: string, bytes: Uint8Array) => bytes,
   encrypt: async ({ iv, additionalData }: AesGcmParams, key: unknown, text: Uint8Array) => {
     const cipher = createCipheriv("aes-256-gcm", key as Uint8Array, iv as Uint8Array);
@@ -220,37 +271,47 @@ const IMMEDIATE = {
 
 const TAG_BYTES = 16;
 
-/**
- * One invocation of the Worker, in an isolate with its own clock: it lives until it ends, or until a
- * crash between any two steps.
- */
+/** One invocation of the Worker, with a clock of its own. It lives until it ends, or until it dies between any two steps. */
 export class Isolate {
-  /** Whether it has crashed. */
-  dead = false;
-  readonly #connections = new Connections();
+  isDead = false;
   readonly world: World;
   readonly name: string;
-  readonly crashProbability: number;
-  readonly onCrash: () => void;
   readonly id: number;
-  readonly #skewMs: number;
+  /** How far its clock is off from those of the others. */
+  readonly skewMs: number;
+  readonly #connections = new Connections();
   #statements = 0;
 
-  constructor(world: World, name: string, crashProbability: number, onCrash = () => {}) {
+  readonly #diesAtStep: () => number;
+  readonly #onDeath: () => void;
+
+  /** @param diesAtStep how likely it dies at a step. */
+  constructor(world: World, name: string, diesAtStep = () => 0, onDeath = () => {}) {
     this.world = world;
     this.name = name;
-    this.crashProbability = crashProbability;
-    this.onCrash = onCrash;
+    this.#diesAtStep = diesAtStep;
+    this.#onDeath = onDeath;
     this.id = world.isolates++;
-    this.#skewMs = world.chance.between(-world.isolateSkewMs, world.isolateSkewMs);
+    this.skewMs = world.chance.between(-world.isolateSkewMs, world.isolateSkewMs);
+    world.invocations.add(this);
+  }
+
+  /** Runs the code under test by this isolate's clock. */
+  run<T>(work: () => T): T {
+    return current.run(this, work);
+  }
+
+  /** It has returned. */
+  end(): void {
+    this.world.invocations.delete(this);
   }
 
   /** Ends it, whatever it does. */
   kill(): void {
-    this.world.invocations.delete(this);
-    if (this.dead) return;
-    this.dead = true;
-    this.onCrash();
+    this.end();
+    if (this.isDead) return;
+    this.isDead = true;
+    this.#onDeath();
   }
 
   /** Counts what it executes on D1, which refuses more than an invocation may. */
@@ -260,27 +321,20 @@ export class Isolate {
       this.world.fail(new Violation(`${this.name} executes ${this.#statements} statements`));
   }
 
-  /** Runs the code under test by this isolate's clock. */
-  run<T>(work: () => T): T {
-    return clock.run(this.#skewMs, work);
-  }
-
   /**
-   * Makes a request once a connection is free. Whether D1 and Durable Objects count is not documented;
-   * here they do.
+   * Makes a request once a connection is free. Whether D1 and Durable Objects count is not documented; here they do.
    */
   request<T>(send: () => Promise<T>): Promise<T> {
     return this.#connections.use(send);
   }
 
-  /** A point at which the isolate may crash, and at which a crashed one hangs for ever. */
+  /** A point at which the isolate may die, and at which a dead one hangs for ever: what it awaits never arrives. */
   async step(): Promise<void> {
     const { world } = this;
-    if (!this.dead && world.faults && world.chance.happens(this.crashProbability)) {
-      world.note(`${this.name} crashes`);
+    if (!this.isDead && world.chance.happens(this.#diesAtStep())) {
+      world.note(`${this.name} dies`);
       this.kill();
     }
-    // A crashed isolate never continues: what it awaits never arrives.
-    if (this.dead) await new Promise(() => {});
+    if (this.isDead) await new Promise(() => {});
   }
 }

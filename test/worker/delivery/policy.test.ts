@@ -1,33 +1,30 @@
 import { describe, expect, test } from "vitest";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import {
+  CIRCUIT_OPENS_AFTER_EVENTS,
+  CIRCUIT_OUTAGE_SECONDS,
+  CIRCUIT_REJECTED_SECONDS,
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
-  FAILING_SPACING_SECONDS,
-  OUTAGE_SPACING_SECONDS,
-  PROBE_INTERVAL_MS,
   RETRY_AFTER_MAX_SECONDS,
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
-  SPACED_FROM_EVENTS,
+  TRIED_FOR_MAX_MS,
 } from "../../../src/contract/limits.ts";
-import { PRIORITY, type Priority } from "../../../src/db/schema.ts";
-import { type AttemptOutcome, type Outcome, succeeded } from "../../../src/delivery/outcome.ts";
+import { PRIORITY } from "../../../src/db/schema.ts";
+import type { Outcome } from "../../../src/delivery/outcome.ts";
 import {
-  type Attempt,
-  adjustPace,
-  chooseNext,
-  INITIAL_PACE,
-  INITIAL_TYPE_OUTCOMES,
-  isDead,
-  NEVER,
-  noteTypeOutcome,
-  type Pace,
+  type AttemptResult,
+  afterAttempt,
+  chooseProbe,
+  type Decision,
+  INITIAL_STATE,
+  isOpen,
+  mustDisable,
+  NOT_ATTEMPTED_OPEN_MS,
   type PendingDelivery,
-  queueOf,
-  reschedule,
+  type SendingState,
   SLOW_RESPONSE_MS,
-  type TypeOutcomes,
 } from "../../../src/delivery/policy.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
@@ -47,648 +44,369 @@ const TIMED_OUT: Outcome = { kind: "timed_out" };
 let events = 0;
 
 function delivery(more: Partial<PendingDelivery> = {}): PendingDelivery {
-  return {
-    eventId: `evt_${++events}`,
-    type: LEAD,
-    priority: PRIORITY.untried,
-    attempts: 0,
-    attemptsMade: 0,
-    dueAt: NOW,
-    scheduledAt: null,
-    lastAt: null,
-    ...more,
-  };
+  const untried = { priority: PRIORITY.untried, attempts: 0, attemptsMade: 0, firstAt: null };
+  return { eventId: `evt_${++events}`, type: LEAD, ...untried, dueAt: NOW, ...more };
 }
 
-function attempt<O extends AttemptOutcome>(
-  outcome: O,
+/** A delivery that has failed before, since an hour ago. */
+const retried = (more: Partial<PendingDelivery> = {}) =>
+  delivery({ priority: PRIORITY.retry, attempts: 1, firstAt: NOW - 3_600_000, ...more });
+
+/** The consequences of an attempt, by default the first one at an event, which takes 20 ms. */
+function outcomeOf(
+  state: SendingState,
+  result: AttemptResult,
   {
+    of = delivery(),
     at = NOW,
     tookMs = 20,
-    of = delivery(),
-    startedWhileBlocked = false,
-  }: { at?: number; tookMs?: number; of?: PendingDelivery; startedWhileBlocked?: boolean } = {},
-): Attempt<O> {
-  return { delivery: of, outcome, startedAt: at, startedWhileBlocked, endedAt: at + tookMs };
+    startedClosed = !isOpen(state, of.type),
+    random = 0,
+  } = {},
+): Decision {
+  const attempt = { delivery: of, result, startedAt: at, endedAt: at + tookMs, startedClosed };
+  return afterAttempt(state, attempt, random);
 }
 
-/** The pace after attempts at different events, each as soon as it may start. */
-function paceAfter(outcomes: Outcome[], from: Pace = INITIAL_PACE): Pace {
-  return outcomes.reduce(
-    (pace, outcome) => adjustPace(pace, attempt(outcome, { at: Math.max(NOW, pace.blockedUntil) })),
+/** The state after first attempts at different events, each as soon as its circuit admits it. */
+function stateAfter(results: AttemptResult[], from: SendingState = INITIAL_STATE): SendingState {
+  return results.reduce(
+    (state, result) =>
+      outcomeOf(state, result, { at: Math.max(NOW, state.circuits[LEAD]?.openUntil ?? 0) }).state,
     from,
   );
 }
 
 const times = <T>(count: number, value: T): T[] => Array.from({ length: count }, () => value);
 
-/** Seconds from the end of the attempt that set the pace until the next request may start. */
-const spacings = (outcomes: Outcome[]): number[] => {
-  let pace = INITIAL_PACE;
-  return outcomes.map((outcome) => {
-    const one = attempt(outcome, { at: Math.max(NOW, pace.blockedUntil) });
-    pace = adjustPace(pace, one);
-    return pace.blockedUntil === 0 ? 0 : (pace.blockedUntil - one.endedAt) / 1000;
-  });
-};
+/** How long the circuit of leads is open after the last of these attempts, in seconds; 0 if it is closed. */
+function secondsOpen(results: AttemptResult[]): number {
+  const before = stateAfter(results.slice(0, -1));
+  const at = Math.max(NOW, before.circuits[LEAD]?.openUntil ?? 0);
+  const { state } = outcomeOf(before, results.at(-1) as AttemptResult, { at });
+  const { openUntil = 0 } = state.circuits[LEAD] ?? {};
+  return openUntil === 0 ? 0 : (openUntil - at - 20) / 1000;
+}
+
+const OPEN_BY_REJECTIONS = stateAfter(times(CIRCUIT_OPENS_AFTER_EVENTS, REJECTED));
+const OPEN_BY_OUTAGE = stateAfter([BUSY]);
 
 describe("an outcome", () => {
-  test.each([200, 201, 204, 299])("%i is a success", (status) => {
-    expect(succeeded(answered(status))).toBe(true);
+  test.each([200, 201, 204, 299])("of %i delivers", (status) => {
+    expect(outcomeOf(INITIAL_STATE, answered(status)).delivery.state).toBe("delivered");
   });
 
-  test.each<AttemptOutcome>([
-    answered(199),
-    answered(300),
-    answered(404),
-    answered(500),
+  test.each<AttemptResult>([
+    ...[199, 301, 400, 410, 429, 500, 503].map((status) => answered(status)),
     TIMED_OUT,
-    { kind: "unreachable", status: 522 },
+    { kind: "unreachable", status: null },
+    { kind: "unreachable", status: 526 },
     { kind: "refused" },
-    { kind: "unreadable" },
-  ])("%j is a failure", (outcome) => {
-    expect(succeeded(outcome)).toBe(false);
+  ])("of %j does not deliver", (outcome) => {
+    expect(outcomeOf(INITIAL_STATE, outcome).delivery).toMatchObject({
+      state: "pending",
+      priority: PRIORITY.retry,
+      firstAt: NOW,
+      settledAt: null,
+    });
   });
 });
 
-describe("the retry schedule", () => {
+describe("the retry schedule of a delivery", () => {
   test.each(RETRY_WAITS_SECONDS.map((seconds, i) => [i + 1, seconds] as const))(
-    "makes a delivery due again after attempt %i in %i s, plus jitter",
-    (n, seconds) => {
-      const of = delivery({ attempts: n - 1 });
-      const failed = attempt(REJECTED, { of });
-      const first = { state: "pending", attempts: n };
-      expect(reschedule(INITIAL_PACE, failed, 0)).toMatchObject({
-        ...first,
-        dueAt: failed.endedAt + seconds * 1000,
-      });
-      expect(reschedule(INITIAL_PACE, failed, 1)).toMatchObject({
-        ...first,
-        dueAt: failed.endedAt + seconds * 1000 * (1 + RETRY_JITTER),
-      });
+    "is moved by rejection %i: %i s, and up to 20 per cent more",
+    (attempts, seconds) => {
+      const of = retried({ attempts: attempts - 1 });
+      for (const random of [0, 1]) {
+        const { delivery } = outcomeOf(INITIAL_STATE, REJECTED, { of, random });
+        const dueAt = NOW + 20 + seconds * 1000 * (1 + RETRY_JITTER * random);
+        expect(delivery).toMatchObject({ state: "pending", attempts, dueAt });
+      }
     },
   );
 
-  test("exhausts a delivery after the last attempt", () => {
-    const of = delivery({ attempts: RETRY_WAITS_SECONDS.length });
-    expect(reschedule(INITIAL_PACE, attempt(REJECTED, { of }), 0).state).toBe("exhausted");
+  test("ends with the rejection of the last attempt", () => {
+    const last = RETRY_WAITS_SECONDS.length;
+    const at = (attempts: number) =>
+      outcomeOf(INITIAL_STATE, REJECTED, { of: retried({ attempts }) }).delivery;
+    expect(at(last - 1)).toMatchObject({ state: "pending" });
+    expect(at(last)).toMatchObject({ state: "exhausted", dueAt: null, settledAt: NOW + 20 });
   });
 
-  test("delivers a delivery at any attempt that succeeds", () => {
-    const of = delivery({ attempts: RETRY_WAITS_SECONDS.length, priority: PRIORITY.scheduled });
-    expect(reschedule(INITIAL_PACE, attempt(OK, { of }), 0)).toMatchObject({ state: "delivered" });
+  test.each([REJECTED, BUSY, { kind: "unreadable" }] as AttemptResult[])(
+    "ends with a failure 84 hours after the first attempt: %j",
+    (result) => {
+      const stateAt = (triedForMs: number) =>
+        outcomeOf(INITIAL_STATE, result, { of: retried({ firstAt: NOW + 20 - triedForMs }) })
+          .delivery.state;
+      expect(stateAt(TRIED_FOR_MAX_MS - 1)).toBe("pending");
+      expect(stateAt(TRIED_FOR_MAX_MS)).toBe("exhausted");
+    },
+  );
+
+  test.each([
+    ["an outage, at a closed circuit", INITIAL_STATE, BUSY],
+    ["an outage, at an open circuit", OPEN_BY_OUTAGE, TIMED_OUT],
+    ["a rejection, at an open circuit", OPEN_BY_REJECTIONS, REJECTED],
+  ])("is not moved by %s: it stays due", (_, state, outcome) => {
+    const { delivery } = outcomeOf(state, outcome, { of: retried({ attempts: 3 }) });
+    expect(delivery).toMatchObject({ state: "pending", attempts: 3, dueAt: NOW + 20 });
   });
 
-  test("does not count a failure before its time", () => {
-    const dueAt = NOW + 3_600_000;
-    const of = delivery({ attempts: 4, priority: PRIORITY.inStreak, dueAt });
-    expect(reschedule(INITIAL_PACE, attempt(BUSY, { of }), 0)).toMatchObject({
-      attempts: 4,
-      dueAt,
+  test("is not moved by the rejection that opens the circuit", () => {
+    const almost = stateAfter(times(CIRCUIT_OPENS_AFTER_EVENTS - 1, REJECTED));
+    expect(outcomeOf(almost, REJECTED).delivery).toMatchObject({ attempts: 0, dueAt: NOW + 20 });
+  });
+
+  test("is moved by an event that cannot be read, which says nothing about the endpoint", () => {
+    const { state, delivery } = outcomeOf(
+      OPEN_BY_OUTAGE,
+      { kind: "unreadable" },
+      { of: retried() },
+    );
+    expect(delivery).toMatchObject({ attempts: 2, dueAt: NOW + 20 + 60_000 });
+    expect(state).toBe(OPEN_BY_OUTAGE);
+  });
+});
+
+describe("the circuit of an event type", () => {
+  test("opens with the fifth event that is rejected at its first attempt", () => {
+    const opens = [1, 2, 3, 4, 5].map((count) => secondsOpen(times(count, REJECTED)));
+    expect(opens).toEqual([0, 0, 0, 0, 1]);
+  });
+
+  test("stays closed however often the same events are rejected", () => {
+    const of = retried();
+    const state = times(20, REJECTED).reduce(
+      (before, result) => outcomeOf(before, result, { of }).state,
+      stateAfter(times(CIRCUIT_OPENS_AFTER_EVENTS - 1, REJECTED)),
+    );
+    expect(isOpen(state, LEAD)).toBe(false);
+  });
+
+  test.each([BUSY, answered(429), TIMED_OUT, { kind: "refused" } as const])(
+    "opens with the first outage, even of a retry: %j",
+    (outcome) => {
+      expect(isOpen(outcomeOf(INITIAL_STATE, outcome, { of: retried() }).state, LEAD)).toBe(true);
+    },
+  );
+
+  test("stays open for longer with each failed probe", () => {
+    const seconds = (outcome: Outcome, first: number, count: number) =>
+      Array.from({ length: count }, (_, i) => secondsOpen(times(first + i, outcome)));
+    expect(seconds(REJECTED, CIRCUIT_OPENS_AFTER_EVENTS, 15)).toEqual([
+      ...CIRCUIT_REJECTED_SECONDS,
+      60,
+    ]);
+    expect(seconds(BUSY, 1, 9)).toEqual([...CIRCUIT_OUTAGE_SECONDS, 300]);
+  });
+
+  test.each([
+    [1_799, 1_799],
+    [RETRY_AFTER_MAX_SECONDS + 1, RETRY_AFTER_MAX_SECONDS],
+    [0, 1],
+    [null, 1],
+  ])("with Retry-After of %j s stays open for %i s", (asked, seconds) => {
+    for (const status of [429, 503]) expect(secondsOpen([answered(status, asked)])).toBe(seconds);
+    expect(secondsOpen(times(CIRCUIT_OPENS_AFTER_EVENTS, answered(500, asked)))).toBe(1);
+  });
+
+  test("closes with a success, and what was first rejected since the last one is due at once", () => {
+    const rejected = OPEN_BY_REJECTIONS.circuits[LEAD]?.rejected;
+    const { state, dueNow } = outcomeOf(OPEN_BY_REJECTIONS, OK);
+    expect(rejected).toHaveLength(CIRCUIT_OPENS_AFTER_EVENTS);
+    expect(dueNow).toEqual(rejected);
+    expect(state.circuits).toEqual({});
+    expect(outcomeOf(state, OK).dueNow).toEqual([]);
+  });
+
+  test("lists no event whose first attempt met an outage, was a probe, or by hand", () => {
+    expect(OPEN_BY_OUTAGE.circuits[LEAD]?.rejected).toEqual([]);
+    const probed = outcomeOf(OPEN_BY_REJECTIONS, REJECTED).state;
+    expect(probed.circuits[LEAD]?.rejected).toHaveLength(CIRCUIT_OPENS_AFTER_EVENTS);
+    for (const priority of [PRIORITY.resend, PRIORITY.replay])
+      expect(
+        outcomeOf(INITIAL_STATE, REJECTED, { of: delivery({ priority }) }).state.circuits,
+      ).toEqual({});
+  });
+
+  test("leaves the other event types alone, and is left alone by them", () => {
+    const others = outcomeOf(OPEN_BY_OUTAGE, REJECTED, { of: delivery({ type: RUN }) }).state;
+    expect(others.circuits[LEAD]).toEqual(OPEN_BY_OUTAGE.circuits[LEAD]);
+    expect(isOpen(others, RUN)).toBe(false);
+    const { state, dueNow } = outcomeOf(others, OK, { of: delivery({ type: RUN }) });
+    expect(Object.keys(state.circuits)).toEqual([LEAD]);
+    expect(dueNow).toHaveLength(1);
+  });
+
+  test("is neither closed nor lengthened by an attempt that started before it opened", () => {
+    const { openUntil } = OPEN_BY_OUTAGE.circuits[LEAD] ?? {};
+    const early = (result: AttemptResult) =>
+      outcomeOf(OPEN_BY_OUTAGE, result, { startedClosed: true });
+    expect(early(OK).state).toMatchObject({ circuits: OPEN_BY_OUTAGE.circuits, failures: 0 });
+    expect(early(OK).dueNow).toEqual([]);
+    expect(early(BUSY).state.circuits[LEAD]).toMatchObject({ openUntil, failures: 1 });
+    expect(early(answered(503, 900)).state.circuits[LEAD]).toMatchObject({
+      openUntil: NOW + 20 + 900_000,
+      failures: 1,
     });
   });
 
-  test("goes on after a manual send before its time that fails", () => {
-    const scheduledAt = NOW + 3_600_000;
-    const of = delivery({ attempts: 4, priority: PRIORITY.manual, scheduledAt });
-    const rescheduled = reschedule(INITIAL_PACE, attempt(BUSY, { of }), 0);
-    expect(rescheduled).toMatchObject({ attempts: 4, dueAt: scheduledAt });
+  test("is closed by a resend that succeeds while it is open", () => {
+    const of = delivery({ priority: PRIORITY.resend });
+    expect(outcomeOf(OPEN_BY_OUTAGE, OK, { of }).state.circuits).toEqual({});
   });
 
-  test("counts the first attempt even if it is a manual send", () => {
-    const of = delivery({ priority: PRIORITY.manual, scheduledAt: NOW + 3_600_000 });
-    expect(reschedule(INITIAL_PACE, attempt(BUSY, { of }), 0)).toMatchObject({ attempts: 1 });
+  test("opens for five minutes if an attempt could not be made, which counts as none", () => {
+    const of = retried({ attempts: 3 });
+    const { state, delivery } = outcomeOf(INITIAL_STATE, { kind: "not_attempted" }, { of });
+    expect(state.circuits[LEAD]).toMatchObject({
+      openUntil: NOW + 20 + NOT_ATTEMPTED_OPEN_MS,
+      outcome: null,
+    });
+    expect(state).toMatchObject({ failures: 0, failingSince: null });
+    expect(delivery).toEqual({ ...of, state: "pending", settledAt: null });
+    const asked = stateAfter([answered(503, RETRY_AFTER_MAX_SECONDS)]);
+    const again = outcomeOf(asked, { kind: "not_attempted" }).state;
+    expect(again.circuits).toEqual(asked.circuits);
+  });
+});
+
+describe("an attempt by hand that fails", () => {
+  const { resend, replay } = PRIORITY;
+
+  test.each([resend, replay])("changes no circuit and no count: priority %i", (priority) => {
+    for (const before of [INITIAL_STATE, OPEN_BY_REJECTIONS])
+      for (const outcome of [REJECTED, BUSY]) {
+        const { state } = outcomeOf(before, outcome, { of: delivery({ priority }) });
+        const { circuits, failingSince, failures } = before;
+        expect(state).toMatchObject({ circuits, failingSince, failures });
+      }
+  });
+
+  test("makes its delivery one like any other, with a new schedule", () => {
+    const of = delivery({ priority: resend, attemptsMade: 7 });
+    expect(outcomeOf(INITIAL_STATE, REJECTED, { of }).delivery).toMatchObject({
+      priority: PRIORITY.retry,
+      attempts: 1,
+      dueAt: NOW + 20 + 10_000,
+    });
+    expect(outcomeOf(OPEN_BY_OUTAGE, BUSY, { of }).delivery).toMatchObject({
+      priority: PRIORITY.retry,
+      attempts: 0,
+      dueAt: NOW + 20,
+    });
+  });
+
+  test("is held like any other if it could not be made", () => {
+    const of = delivery({ priority: resend });
+    expect(outcomeOf(INITIAL_STATE, { kind: "not_attempted" }, { of }).delivery.priority).toBe(
+      PRIORITY.untried,
+    );
   });
 });
 
 describe("adaptive concurrency", () => {
-  test("starts at one and grows by one with each success, up to six", () => {
-    const grown = Array.from({ length: 8 }, (_, i) => paceAfter(times(i, OK)).concurrency);
-    expect(grown).toEqual([1, 2, 3, 4, 5, 6, 6, 6]);
+  const at = (concurrency: number) => ({ ...INITIAL_STATE, concurrency });
+
+  test("starts at one and grows by one with each fast success, up to six", () => {
+    const grown = Array.from({ length: 7 }, (_, i) => stateAfter(times(i, OK)).concurrency);
+    expect(grown).toEqual([1, 2, 3, 4, 5, 6, 6]);
   });
 
-  test("halves with a new event that fails", () => {
-    expect(paceAfter([...times(5, OK), REJECTED]).concurrency).toBe(3);
-  });
-
-  test("is one at least", () => {
-    expect(paceAfter([REJECTED]).concurrency).toBe(1);
-  });
-
-  test("stays as it is if an event fails again", () => {
-    const of = delivery({ attempts: 1, priority: PRIORITY.scheduled, lastAt: NOW - 1 });
-    expect(adjustPace(paceAfter(times(5, OK)), attempt(REJECTED, { of })).concurrency).toBe(6);
-  });
-
-  test("halves with a slow response", () => {
-    const slow = attempt(OK, { tookMs: SLOW_RESPONSE_MS });
-    expect(adjustPace(paceAfter(times(5, OK)), slow).concurrency).toBe(3);
-  });
-
-  test.each([BUSY, TIMED_OUT])("is one after %j", (outcome) => {
-    expect(paceAfter([...times(5, OK), outcome]).concurrency).toBe(1);
-  });
-
-  test("is one after as many failures as make requests spaced", () => {
-    const pace = { ...paceAfter(times(SPACED_FROM_EVENTS - 1, REJECTED)), concurrency: 6 };
-    expect(adjustPace(pace, attempt(REJECTED)).concurrency).toBe(1);
-  });
-
-  test("is one after the first success of an endpoint that was spaced", () => {
-    expect(paceAfter([TIMED_OUT, OK]).concurrency).toBe(1);
+  test.each<[string, AttemptResult, number, number]>([
+    ["429", answered(429), 20, 3],
+    ["503", BUSY, 20, 3],
+    ["a time-out", TIMED_OUT, 10_000, 3],
+    ["a slow success", OK, SLOW_RESPONSE_MS, 3],
+    ["a slow rejection", REJECTED, SLOW_RESPONSE_MS, 3],
+    ["a fast rejection", REJECTED, SLOW_RESPONSE_MS - 1, 6],
+    ["a refused connection", { kind: "unreachable", status: null }, 20, 6],
+  ])("after %s", (_, outcome, tookMs, expected) => {
+    expect(outcomeOf(at(6), outcome, { tookMs }).state.concurrency).toBe(expected);
+    expect(outcomeOf(at(1), outcome, { tookMs }).state.concurrency).toBe(1);
   });
 });
 
 describe("the slow queue", () => {
-  test("takes a subscription after one slow response, until it has earned six requests again", () => {
-    let pace = adjustPace(paceAfter(times(5, OK)), attempt(OK, { tookMs: SLOW_RESPONSE_MS }));
-    const queues = [queueOf(pace)];
-    for (let i = 0; i < 3; i++) {
-      pace = paceAfter([OK], pace);
-      queues.push(queueOf(pace));
+  const slowAfter = (state: SendingState, outcome: Outcome, tookMs = 20) =>
+    outcomeOf(state, outcome, { tookMs }).state.slow;
+
+  test("takes an endpoint that is slow or unavailable", () => {
+    for (const outcome of [OK, REJECTED, BUSY]) {
+      expect(slowAfter(INITIAL_STATE, outcome, SLOW_RESPONSE_MS)).toBe(true);
+      expect(slowAfter(INITIAL_STATE, outcome, SLOW_RESPONSE_MS - 1)).toBe(false);
     }
-    expect(queues).toEqual(["slow", "slow", "slow", "fast"]);
+    expect(slowAfter(INITIAL_STATE, { kind: "unreachable", status: 526 })).toBe(true);
   });
 
-  test("takes an endpoint that is unavailable", () => {
-    expect(queueOf(paceAfter([{ kind: "unreachable", status: null }]))).toBe("slow");
-  });
-
-  test("takes an endpoint that rejects an event after two seconds, and no sooner", () => {
-    const rejectedAfter = (tookMs: number) =>
-      queueOf(adjustPace(INITIAL_PACE, attempt(REJECTED, { tookMs })));
-    expect([rejectedAfter(1_999), rejectedAfter(2_000)]).toEqual(["fast", "slow"]);
-  });
-
-  test("keeps a slow endpoint that rejects at once", () => {
-    const slow = { ...INITIAL_PACE, slow: true };
-    expect(queueOf(paceAfter([REJECTED], slow))).toBe("slow");
-  });
-
-  test("leaves alone an endpoint that accepts at once", () => {
-    expect(queueOf(paceAfter([OK]))).toBe("fast");
-  });
-
-  test("leaves alone an endpoint that rejects at once", () => {
-    expect(queueOf(paceAfter(times(20, REJECTED)))).toBe("fast");
+  test("keeps it until a fast success at full concurrency", () => {
+    const slow = { ...INITIAL_STATE, slow: true };
+    expect(slowAfter({ ...slow, concurrency: 4 }, OK)).toBe(true);
+    expect(slowAfter({ ...slow, concurrency: 5 }, REJECTED)).toBe(true);
+    expect(slowAfter({ ...slow, concurrency: 5 }, OK)).toBe(false);
   });
 });
 
-describe("spacing while an endpoint fails", () => {
-  test("begins with the fifth different event that was rejected in a row", () => {
-    const expected = [...times(SPACED_FROM_EVENTS - 1, 0), ...FAILING_SPACING_SECONDS, 60, 60];
-    expect(spacings(times(expected.length, REJECTED))).toEqual(expected);
+describe("failing", () => {
+  test("begins with the first failure that started, and ends with a success of any type", () => {
+    const first = outcomeOf(INITIAL_STATE, REJECTED, { at: NOW }).state;
+    const second = outcomeOf(first, BUSY, { at: NOW - 5 }).state;
+    expect(second).toMatchObject({ failingSince: NOW - 5, failures: 2 });
+    const success = outcomeOf(second, OK, { of: delivery({ type: RUN }) }).state;
+    expect(success).toMatchObject({ failingSince: null, failures: 0 });
+    expect(Object.keys(success.circuits)).toEqual([LEAD]);
   });
 
-  test.each([
-    ["busy", BUSY],
-    ["busy", answered(429)],
-    ["unavailable", TIMED_OUT],
-    ["unavailable", { kind: "unreachable", status: 521 } as const],
-    ["unavailable", { kind: "refused" } as const],
-  ] as const)("begins with the first event of an endpoint that is %s: %j", (failure, outcome) => {
-    const expected = OUTAGE_SPACING_SECONDS[failure];
-    expect(spacings(times(expected.length + 1, outcome))).toEqual([...expected, expected.at(-1)]);
-  });
-
-  test("is not lengthened by an event that fails again", () => {
-    const of = delivery();
-    const first = adjustPace(INITIAL_PACE, attempt(TIMED_OUT, { of }));
-    const again = attempt(TIMED_OUT, {
-      at: first.blockedUntil,
-      of: { ...of, attempts: 1, priority: PRIORITY.inStreak, lastAt: NOW },
-    });
-    expect(adjustPace(first, again).blockedUntil - again.endedAt).toBe(1_000);
-  });
-
-  test("is not lengthened by requests that were in flight when it began", () => {
-    const blocked = adjustPace(INITIAL_PACE, attempt(BUSY));
-    const late = adjustPace(blocked, attempt(BUSY, { tookMs: 900 }));
-    expect(late.blockedUntil).toBe(blocked.blockedUntil);
-  });
-
-  test("outlasts a success that was in flight when Retry-After was received", () => {
-    const blocked = adjustPace(INITIAL_PACE, attempt(answered(429, 600)));
-    const late = adjustPace(blocked, attempt(OK, { tookMs: 900 }));
-    expect(late).toMatchObject({ streak: null, blockedUntil: blocked.blockedUntil });
-    const next = adjustPace(late, attempt(OK, { at: late.blockedUntil }));
-    expect(next.blockedUntil).toBe(0);
-  });
-
-  test("ends with a manual send that succeeds", () => {
-    const blocked = adjustPace(INITIAL_PACE, attempt(answered(429, 600)));
-    const of = delivery({ priority: PRIORITY.manual });
-    const sent = attempt(OK, { of, startedWhileBlocked: true });
-    expect(adjustPace(blocked, sent).blockedUntil).toBe(0);
-  });
-
-  test("outlasts a manual send that was in flight when Retry-After was received", () => {
-    const blocked = adjustPace(INITIAL_PACE, attempt(answered(429, 600)));
-    const of = delivery({ priority: PRIORITY.manual });
-    const late = adjustPace(blocked, attempt(OK, { of, tookMs: 900 }));
-    expect(late.blockedUntil).toBe(blocked.blockedUntil);
-  });
-
-  test("probes five minutes after the last failure in flight, not at once", () => {
-    const blocked = adjustPace(INITIAL_PACE, attempt(BUSY));
-    const accepted = adjustPace(blocked, attempt(OK, { tookMs: 200 }));
-    const failed = attempt(REJECTED, { tookMs: 400 });
-    const pace = adjustPace(accepted, failed);
-    expect(pace.streakRetryAt).toBe(failed.endedAt + PROBE_INTERVAL_MS);
-    const again = attempt(REJECTED, { tookMs: 500 });
-    expect(adjustPace(pace, again).streakRetryAt).toBe(again.endedAt + PROBE_INTERVAL_MS);
-  });
-
-  test("is lengthened by Retry-After of requests that were in flight when it began", () => {
-    const blocked = adjustPace(INITIAL_PACE, attempt(BUSY));
-    const late = attempt(answered(429, 600), { tookMs: 900 });
-    expect(adjustPace(blocked, late).blockedUntil).toBe(late.endedAt + 600_000);
-    const rejected = attempt(answered(500, 600), { tookMs: 900 });
-    expect(adjustPace(blocked, rejected).blockedUntil).toBe(blocked.blockedUntil);
-  });
-
-  test("is not lengthened by events that were rejected before an outage", () => {
-    expect(spacings([REJECTED, REJECTED, BUSY])).toEqual([0, 0, OUTAGE_SPACING_SECONDS.busy[0]]);
-  });
-
-  test("begins with an outage even if its event was rejected before", () => {
-    const of = delivery();
-    const rejected = adjustPace(INITIAL_PACE, attempt(REJECTED, { of }));
-    const again = { ...of, attempts: 1, priority: PRIORITY.inStreak, lastAt: NOW };
-    expect(adjustPace(rejected, attempt(BUSY, { of: again })).streak?.outageStep).toBe(1);
-  });
-
-  test("stays as it is with an event that is rejected after an outage", () => {
-    const busy = { ...adjustPace(INITIAL_PACE, attempt(BUSY)), concurrency: 6 };
-    const rejected = adjustPace(busy, attempt(REJECTED, { at: busy.blockedUntil }));
-    expect(rejected).toMatchObject({ concurrency: 1, blockedUntil: busy.blockedUntil });
-  });
-
-  test("counts requests that were in flight when it began as failures of the streak", () => {
-    const late = adjustPace(adjustPace(INITIAL_PACE, attempt(BUSY)), attempt(BUSY));
-    expect(late.streak).toMatchObject({ events: 2, attempts: 2, outageStep: 1 });
-  });
-
-  test("counts an event once, however often it fails", () => {
-    const of = delivery();
-    const first = adjustPace(INITIAL_PACE, attempt(REJECTED, { of }));
-    const again = { ...of, attempts: 1, priority: PRIORITY.inStreak, lastAt: NOW };
-    const second = adjustPace(first, attempt(REJECTED, { of: again, at: NOW + 10_000 }));
-    expect(second.streak).toMatchObject({ events: 1, attempts: 2 });
-  });
-
-  test("has since when its endpoint is unavailable, until that responds", () => {
-    const sinceAfter = (...outcomes: Outcome[]) => {
-      const pace = outcomes.reduce(
-        (before, outcome, i) => adjustPace(before, attempt(outcome, { at: NOW + i * 1_000 })),
-        INITIAL_PACE,
-      );
-      return pace.streak?.unavailableSince;
-    };
-    expect(sinceAfter(REJECTED)).toBe(null);
-    expect(sinceAfter(TIMED_OUT, { kind: "refused" })).toBe(NOW);
-    expect(sinceAfter(REJECTED, TIMED_OUT, TIMED_OUT)).toBe(NOW + 1_000);
-    expect(sinceAfter(TIMED_OUT, BUSY)).toBe(null);
-    expect(sinceAfter(TIMED_OUT, REJECTED, TIMED_OUT)).toBe(NOW + 2_000);
-  });
-
-  test("counts from the first failure that started, whichever ended first", () => {
-    const first = adjustPace(INITIAL_PACE, attempt(REJECTED));
-    expect(paceAfter([REJECTED], first).streak?.startedAt).toBe(NOW);
-    const earlier = attempt(REJECTED, { at: NOW - 900, tookMs: 1_000 });
-    expect(adjustPace(first, earlier).streak?.startedAt).toBe(NOW - 900);
-    const later = attempt(REJECTED, { at: NOW + 900 });
-    expect(adjustPace(first, later).streak?.startedAt).toBe(NOW);
-  });
-
-  test("is as long as Retry-After asks for, up to half an hour", () => {
-    expect(spacings([answered(503, 90)])).toEqual([90]);
-    expect(spacings([answered(429, 999_999)])).toEqual([RETRY_AFTER_MAX_SECONDS]);
-  });
-
-  test("ignores Retry-After of an endpoint that is not busy", () => {
-    expect(spacings([answered(500, 90)])).toEqual([0]);
-  });
-
-  test("ends with any success", () => {
-    const pace = paceAfter([...times(30, REJECTED), OK]);
-    expect(pace).toMatchObject({ streak: null, blockedUntil: 0 });
-  });
-
-  test("is not changed by a manual send that fails, other than by a move to the slow queue", () => {
-    const pace = paceAfter(times(7, REJECTED));
-    const of = delivery({ priority: PRIORITY.manual });
-    expect(adjustPace(pace, attempt(REJECTED, { of, at: pace.blockedUntil }))).toEqual(pace);
-    const hanging = attempt(TIMED_OUT, { of, at: pace.blockedUntil });
-    const slow = { ...pace, slow: true };
-    expect(adjustPace(pace, hanging)).toEqual(slow);
-    expect(adjustPace(slow, attempt(REJECTED, { of, at: pace.blockedUntil }))).toEqual(slow);
-  });
-
-  test("tries what failed within the streak at least every five minutes", () => {
-    const pace = paceAfter(times(5, REJECTED));
-    expect(pace.streakRetryAt - pace.blockedUntil).toBe(PROBE_INTERVAL_MS - 1_000);
-    const unavailable = paceAfter(times(9, TIMED_OUT));
-    expect(unavailable.streakRetryAt).toBe(unavailable.blockedUntil);
-  });
-});
-
-describe("the next delivery while requests are spaced", () => {
-  const old = delivery({ dueAt: NOW - 5_000 });
-  const young = delivery({ dueAt: NOW - 1_000 });
-  const failed = delivery({
-    dueAt: NOW - 9_000,
-    priority: PRIORITY.inStreak,
-    attempts: 1,
-    lastAt: NOW - 9_500,
-  });
-  const run = delivery({ type: RUN, dueAt: NOW - 1_000 });
-  type Spaced = Pace & Pick<TypeOutcomes, "rejections">;
-  const spaced: Spaced = { ...INITIAL_PACE, blockedUntil: NOW, rejections: {} };
-
-  const withTurns = (turns: NonNullable<Pace["streak"]>["turns"]): Spaced => ({
-    ...spaced,
-    streak: {
-      startedAt: NOW - 60_000,
-      events: 6,
-      attempts: 6,
-      outageStep: 0,
-      unavailableSince: null,
-      turns,
-    },
-  });
-
-  test("is none before requests are allowed again", () => {
-    expect(chooseNext({ ...spaced, blockedUntil: NOW + 1 }, [old, run], NOW)).toBeUndefined();
-  });
-
-  test("is a manual send, whatever the spacing", () => {
-    const manual = delivery({ priority: PRIORITY.manual });
-    const pace = { ...spaced, blockedUntil: NOW + 60_000 };
-    expect(chooseNext(pace, [old, run, manual], NOW)).toBe(manual);
-  });
-
-  test("is a manual send before all else once requests are allowed", () => {
-    const manual = delivery({ priority: PRIORITY.manual });
-    expect(chooseNext(spaced, [old, run, manual], NOW)).toBe(manual);
-  });
-
-  test("is none if nothing is due", () => {
-    expect(chooseNext(spaced, [], NOW)).toBeUndefined();
-  });
-
-  test.each([[[old, run]], [[run, old]]])("is of an event type that was not tried yet", (heads) => {
-    const tried = withTurns({ [LEAD]: { at: NOW - 1, isOldestNext: false } });
-    expect(chooseNext(tried, heads, NOW)).toBe(run);
-  });
-
-  test("is the oldest by its due time, and only then by its event's id", () => {
-    const oldest = withTurns({ [LEAD]: { at: NOW, isOldestNext: true } });
-    const earlier = delivery({ eventId: "evt_c", dueAt: NOW - 2 });
-    const lower = delivery({ eventId: "evt_a", dueAt: NOW - 1 });
-    const higher = delivery({ eventId: "evt_b", dueAt: NOW - 1 });
-    for (const heads of [
-      [earlier, lower],
-      [lower, earlier],
-    ])
-      expect(chooseNext(oldest, heads, NOW)).toBe(earlier);
-    for (const heads of [
-      [lower, higher],
-      [higher, lower],
-    ])
-      expect(chooseNext(oldest, heads, NOW)).toBe(lower);
-  });
-
-  test("is of the event type that was tried longest ago", () => {
-    const turns = {
-      [LEAD]: { at: NOW - 1, isOldestNext: false },
-      [RUN]: { at: NOW - 2, isOldestNext: false },
-    };
-    expect(chooseNext(withTurns(turns), [old, young, failed, run], NOW)).toBe(run);
-  });
-
-  test("is of an event type that yields only if nothing of another type is due", () => {
-    const turns = withTurns({ [RUN]: { at: NOW - 1, isOldestNext: false } });
-    const until = (yieldsUntil: number) => ({
-      since: NOW - 1,
-      outcome: "answered",
-      status: 400,
-      yieldsUntil,
-    });
-    const yielding = { ...turns, rejections: { [LEAD]: until(NOW + 1) } };
-    expect(chooseNext(yielding, [old, run], NOW)).toBe(run);
-    expect(chooseNext(yielding, [old], NOW)).toBe(old);
-    const yielded = { ...turns, rejections: { [LEAD]: until(NOW) } };
-    expect(chooseNext(yielded, [old, run], NOW)).toBe(old);
-    // Types that yield to each other take turns.
-    const both = { ...turns, rejections: { [LEAD]: until(NOW + 1), [RUN]: until(NOW + 2) } };
-    expect(chooseNext(both, [old, run], NOW)).toBe(old);
-  });
-
-  test("is in turn the newest and the oldest untried event of its type", () => {
-    const heads = [failed, old, young];
-    const next = (isOldestNext: boolean) =>
-      chooseNext(withTurns({ [LEAD]: { at: NOW, isOldestNext } }), heads, NOW);
-    expect([next(false), next(true)]).toEqual([young, old]);
-  });
-
-  test("is what failed before only if nothing of its type is untried", () => {
-    expect(chooseNext(spaced, [failed], NOW)).toBe(failed);
-  });
-
-  test("alternates over attempts, for each event type by itself", () => {
-    let pace: Pace = spaced;
-    const isOldestNext: (boolean | undefined)[] = [];
-    for (const type of [LEAD, RUN, LEAD, RUN]) {
-      pace = adjustPace(pace, attempt(REJECTED, { at: pace.blockedUntil, of: delivery({ type }) }));
-      isOldestNext.push(pace.streak?.turns[type]?.isOldestNext);
-    }
-    expect(isOldestNext).toEqual([true, true, false, false]);
-  });
-
-  test("is not moved on by a retry", () => {
-    const retry = delivery({ attempts: 1, priority: PRIORITY.inStreak, lastAt: NOW - 1 });
-    const { streak } = adjustPace(paceAfter([REJECTED]), attempt(REJECTED, { of: retry }));
-    expect(streak?.turns[LEAD]).toEqual({ at: NOW, isOldestNext: true });
-  });
-});
-
-describe("the end of a streak", () => {
-  const priorityAfter = (pace: Pace, of: PendingDelivery): Priority =>
-    reschedule(pace, attempt(REJECTED, { of }), 0).priority;
-  const streaking = paceAfter([REJECTED]);
-
-  test("makes what failed only within it due at once", () => {
-    expect(paceAfter([REJECTED]).streakRetryAt).toBe(NEVER);
-    expect(paceAfter([REJECTED, OK]).streakRetryAt).toBe(NOW + 20);
-  });
-
-  test("is not moved by a success without a streak", () => {
-    const ended = paceAfter([REJECTED, OK]);
-    const later = attempt(OK, { at: NOW + 5_000 });
-    expect(adjustPace(ended, later).streakRetryAt).toBe(ended.streakRetryAt);
-  });
-
-  test("concerns an event whose first attempt fails", () => {
-    expect(priorityAfter(INITIAL_PACE, delivery())).toBe(PRIORITY.inStreak);
-  });
-
-  test.each([
-    ["had ended", { attempts: 0, lastAt: NOW - 1 }],
-    ["failed before the streak", { attempts: 4, lastAt: NOW - 1 }],
-    ["failed within the streak", { attempts: 4, lastAt: NOW }],
-  ])("concerns a manual send of what %s only if a streak has begun before", (_, before) => {
-    const of = delivery({ priority: PRIORITY.manual, ...before });
-    expect(priorityAfter(INITIAL_PACE, of)).toBe(PRIORITY.scheduled);
-    expect(priorityAfter(streaking, of)).toBe(PRIORITY.inStreak);
-  });
-
-  test.each([INITIAL_PACE, streaking])("never concerns an event that cannot be read", (pace) => {
-    const failed = attempt({ kind: "unreadable" });
-    expect(reschedule(pace, failed, 0).priority).toBe(PRIORITY.scheduled);
-  });
-
-  test("concerns an event that fails again within the streak", () => {
-    expect(
-      priorityAfter(streaking, delivery({ priority: PRIORITY.inStreak, attempts: 1, lastAt: NOW })),
-    ).toBe(PRIORITY.inStreak);
-  });
-
-  test("no longer concerns an event that failed in an earlier streak", () => {
-    const of = delivery({ priority: PRIORITY.inStreak, attempts: 1, lastAt: NOW - 1 });
-    expect(priorityAfter(streaking, of)).toBe(PRIORITY.scheduled);
-    expect(priorityAfter(INITIAL_PACE, of)).toBe(PRIORITY.scheduled);
-  });
-
-  test("does not concern an event again that is on its own schedule", () => {
-    expect(
-      priorityAfter(
-        streaking,
-        delivery({ priority: PRIORITY.scheduled, attempts: 2, lastAt: NOW }),
-      ),
-    ).toBe(PRIORITY.scheduled);
-  });
-
-  test("concerns a replayed event whose first attempt fails", () => {
-    expect(
-      priorityAfter(streaking, delivery({ priority: PRIORITY.scheduled, lastAt: NOW - 1 })),
-    ).toBe(PRIORITY.inStreak);
-  });
-});
-
-describe("the record of an event type", () => {
-  const note = (known: TypeOutcomes, noted: Attempt<Outcome>, before = INITIAL_PACE) =>
-    noteTypeOutcome(known, noted, before, adjustPace(before, noted));
-  const rejected = note(INITIAL_TYPE_OUTCOMES, attempt(REJECTED));
-
-  test("has when its events began to fail, and how the last one failed", () => {
-    const later = note(rejected, attempt(BUSY, { at: NOW + 60_000 }));
-    const rejection = { since: NOW + 20, outcome: "answered", status: 503 };
-    expect(later).toMatchObject({ rejections: { [LEAD]: rejection }, acceptedTypes: [] });
-  });
-
-  test("has no failure before its streak, even if the clock was set back during the attempt", () => {
-    const setBack = { ...attempt(REJECTED), endedAt: NOW - 60_000 };
-    expect(note(INITIAL_TYPE_OUTCOMES, setBack).rejections[LEAD]?.since).toBe(NOW);
-  });
-
-  test("has until when it yields: for three times as long as an attempt has held up the others", () => {
-    const yieldsUntil = (types: TypeOutcomes) => types.rejections[LEAD]?.yieldsUntil;
-    // A rejection took 20 ms, and began no wait.
-    expect(yieldsUntil(rejected)).toBe(NOW + 4 * 20);
-    const asked = attempt({ kind: "answered", status: 429, retryAfterSeconds: 1_800 });
-    const busy = note(INITIAL_TYPE_OUTCOMES, asked);
-    expect(yieldsUntil(busy)).toBe(NOW + 4 * (20 + 1_800_000));
-    // One that was in flight when the wait began yields for its own time only, and shortens nothing.
-    const during = adjustPace(INITIAL_PACE, asked);
-    expect(yieldsUntil(note(INITIAL_TYPE_OUTCOMES, attempt(REJECTED), during))).toBe(NOW + 4 * 20);
-    expect(note(busy, attempt(REJECTED), during).rejections[LEAD]).toMatchObject({
-      yieldsUntil: NOW + 4 * (20 + 1_800_000),
-    });
-  });
-
-  test("has that its last attempt succeeded", () => {
-    expect(note(rejected, attempt(OK))).toEqual({
-      rejections: {},
-      acceptedTypes: [LEAD],
-    });
-  });
-
-  test("has that its last attempt failed, and nothing else of the other types", () => {
-    const accepted = { rejections: {}, acceptedTypes: [LEAD, RUN] };
-    expect(note(accepted, attempt(REJECTED)).acceptedTypes).toEqual([RUN]);
-  });
-
-  test("is not changed by attempts at another type", () => {
-    const of = delivery({ type: RUN });
-    expect(note(rejected, attempt(OK, { of })).rejections).toEqual(rejected.rejections);
-  });
-
-  test("is not changed by a manual send that fails", () => {
-    const accepted = note(INITIAL_TYPE_OUTCOMES, attempt(OK));
-    const manual = attempt(REJECTED, { of: delivery({ priority: PRIORITY.manual }) });
-    expect(note(accepted, manual)).toBe(accepted);
+  test("has since when an event type fails, and how it failed last", () => {
+    const first = outcomeOf(INITIAL_STATE, REJECTED, { at: NOW }).state;
+    const second = outcomeOf(first, TIMED_OUT, { at: NOW + 9 }).state;
+    expect(first.circuits[LEAD]).toMatchObject({ since: NOW, outcome: "answered", status: 400 });
+    expect(second.circuits[LEAD]).toMatchObject({ since: NOW, outcome: "timed_out", status: null });
   });
 });
 
 describe("a subscription is disabled", () => {
-  const streak = {
-    startedAt: NOW - DISABLE_AFTER_MS,
-    events: 2,
-    attempts: DISABLE_AFTER_FAILURES,
-    outageStep: 0,
-    unavailableSince: null as number | null,
-    turns: {},
-  };
-  const failing = (more: Partial<typeof streak> = {}): Pace => ({
-    ...INITIAL_PACE,
-    streak: { ...streak, ...more },
-  });
-  const isDisabled = (
-    pace: Pace,
-    outcome: Outcome,
-    acceptedTypes: WebhookEvent[] = [],
-    rejections: TypeOutcomes["rejections"] = {},
-  ) => isDead(pace, { rejections, acceptedTypes }, attempt(outcome), [LEAD, RUN]);
-
-  test("after 72 hours without a success, ten failed attempts and two events", () => {
-    expect(isDisabled(failing(), REJECTED)).toBe(true);
-    // The attempt ends 20 ms after it has started.
-    expect(isDisabled(failing({ startedAt: streak.startedAt + 20 }), REJECTED)).toBe(true);
+  const failing = (forMs: number, failures: number) => ({
+    ...INITIAL_STATE,
+    failingSince: NOW - forMs,
+    failures,
   });
 
   test.each([
-    { startedAt: streak.startedAt + 21 },
-    { attempts: DISABLE_AFTER_FAILURES - 1 },
-    { events: 1 },
-  ])("not yet with %j", (more) => {
-    expect(isDisabled(failing(more), REJECTED)).toBe(false);
+    ["after 72 hours without a success and ten failed attempts", 0, 0, true],
+    ["not before 72 hours", -1, 0, false],
+    ["not with nine failed attempts", 0, -1, false],
+  ])("%s", (_, laterMs, more, expected) => {
+    const state = failing(DISABLE_AFTER_MS + laterMs, DISABLE_AFTER_FAILURES + more);
+    expect(mustDisable(state, NOW)).toBe(expected);
   });
 
-  test("not if it accepted one of its event types last", () => {
-    expect(isDisabled(failing(), REJECTED, [LEAD])).toBe(false);
+  test("by an attempt that fails, not by hand, and not by one that succeeds", () => {
+    const state = failing(DISABLE_AFTER_MS, DISABLE_AFTER_FAILURES);
+    const disables = (result: AttemptResult, of = delivery()) =>
+      outcomeOf(state, result, { of }).disable;
+    expect(disables(REJECTED)).toBe(true);
+    expect(disables(REJECTED, delivery({ priority: PRIORITY.resend }))).toBe(false);
+    expect(disables(OK)).toBe(false);
+    expect(disables({ kind: "not_attempted" })).toBe(false);
+  });
+});
+
+describe("a probe", () => {
+  const untried = [delivery(), delivery(), delivery()];
+  const retry = retried();
+  const replay = delivery({ priority: PRIORITY.replay });
+
+  test("is the oldest or the newest event that was not tried yet, at random", () => {
+    const heads = [replay, ...untried, retry];
+    expect(chooseProbe(heads, 0.49)).toBe(untried[2]);
+    expect(chooseProbe(heads, 0.5)).toBe(untried[0]);
   });
 
-  test("if its endpoint has been unavailable for as long, whatever it accepted before", () => {
-    const unavailableSince = streak.startedAt + 20;
-    expect(isDisabled(failing({ unavailableSince }), TIMED_OUT, [LEAD])).toBe(true);
-    const later = failing({ unavailableSince: unavailableSince + 1 });
-    expect(isDisabled(later, TIMED_OUT, [LEAD])).toBe(false);
-    expect(isDisabled(later, TIMED_OUT)).toBe(true);
-  });
-
-  test("not if one of its event types has failed for less than that", () => {
-    const rejected = (since: number) => ({ [RUN]: { since, outcome: "answered", status: 400 } });
-    expect(isDisabled(failing(), REJECTED, [], rejected(streak.startedAt + 21))).toBe(false);
-    expect(isDisabled(failing(), REJECTED, [], rejected(streak.startedAt + 20))).toBe(true);
-  });
-
-  test("not by a manual send that fails", () => {
-    const failed = attempt(TIMED_OUT, { of: delivery({ priority: PRIORITY.manual }) });
-    expect(isDead(failing(), INITIAL_TYPE_OUTCOMES, failed, [LEAD])).toBe(false);
-  });
-
-  test("if it only accepted an event type that it no longer lists", () => {
-    expect(isDisabled(failing(), REJECTED, ["automation.status_changed"])).toBe(true);
+  test("is a retry if all were tried, and a replay only if there is no retry", () => {
+    expect(chooseProbe([replay, retry, retried()], 0)).toBe(retry);
+    expect(chooseProbe([replay], 0)).toBe(replay);
+    expect(chooseProbe([], 0)).toBeUndefined();
   });
 });

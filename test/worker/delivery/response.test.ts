@@ -13,7 +13,7 @@ import {
   type StoredResponse,
   sealResponse,
 } from "../../../src/delivery/response.ts";
-import { createSender } from "../../../src/delivery/sender.ts";
+import { createSender } from "../../../src/delivery/send.ts";
 import { importKey } from "../../../src/encryption/seal.ts";
 import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
 import { Platform, recordLead } from "../../support/api.ts";
@@ -304,11 +304,13 @@ describe("The responses that are stored for a subscription in a day", () => {
   test("are used up by stored responses alone", async () => {
     const { id } = await owed(3, NOW);
     let posts = 0;
-    const [subscription] = await dispatchAt(NOW, [id], async () =>
-      ++posts === 1 ? rejected() : answered(400),
-    );
+    await dispatchAt(NOW, [id], async () => (++posts === 1 ? rejected() : answered(400)));
     expect(posts).toBe(3);
-    expect(subscription?.storedResponses).toBe(1);
+    const [row] = await db
+      .select()
+      .from(deliveryCounts)
+      .where(eq(deliveryCounts.subscriptionId, id));
+    expect(row?.counts).toMatchObject({ responses: 1, "lead.created failed": 3 });
   });
 });
 

@@ -12,7 +12,7 @@ import {
 } from "../../../src/contract/limits.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { events, subscriptions, workspaces } from "../../../src/db/schema.ts";
-import { deleteEndedSubscriptions } from "../../../src/delivery/cancellation.ts";
+import { deleteEndedSubscriptions } from "../../../src/delivery/ending.ts";
 import { ANNOUNCING_MAX_MS, announceProblems } from "../../../src/email/announce.ts";
 import { CANDIDATES_MAX } from "../../../src/email/announcements.ts";
 import {
@@ -180,7 +180,8 @@ describe("administrators are notified that a subscription has recovered", () => 
     ],
     [
       "has another URL, which has not succeeded",
-      (id) => commit(db, { updated: updateSubscription(id, { url: "https://new.example/" }) }),
+      (id) =>
+        commit(db, { updated: updateSubscription(id, { url: "https://new.example/" }, NEXT) }),
     ],
     ["still fails", () => Promise.resolve()],
     [
@@ -209,14 +210,21 @@ describe("administrators are notified that a subscription has recovered", () => 
 });
 
 describe("administrators are notified that an event type is rejected", () => {
-  const OTHER = { since: T0 + HOUR_MS, outcome: "answered", status: 410 };
+  const circuit = (since: number, status: number) => ({
+    rejected: [],
+    failures: 1,
+    openUntil: since,
+    since,
+    outcome: "answered",
+    status,
+  });
 
   /** A subscription that accepts leads and has rejected runs since `T0`. */
   async function rejecting() {
     const about = await owed(1, T0);
-    const rejections = { "run.completed": { since: T0, outcome: "answered", status: 422 } };
-    await setSubscription(about.id, { events: ["lead.created", "run.completed"], rejections });
-    return { ...about, rejections };
+    const circuits = { "run.completed": circuit(T0, 422) };
+    await setSubscription(about.id, { events: ["lead.created", "run.completed"], circuits });
+    return { ...about, circuits };
   }
 
   test("after a day, once, with the type and the status", async () => {
@@ -232,12 +240,12 @@ describe("administrators are notified that an event type is rejected", () => {
   });
 
   test("again when another type has been rejected for a day, with both", async () => {
-    const { id, rejections } = await rejecting();
+    const { id, circuits } = await rejecting();
     expect(await sweepAt(DUE)).toHaveLength(1);
     const events = ["automation.status_changed", "lead.created", "run.completed"] as const;
     await setSubscription(id, {
       events: [...events],
-      rejections: { ...rejections, "automation.status_changed": OTHER },
+      circuits: { ...circuits, "automation.status_changed": circuit(T0 + HOUR_MS, 410) },
     });
     expect(await sweepAt(DUE + HOUR_MS - 1)).toEqual([]);
     const [mail] = await sweepAt(DUE + HOUR_MS);
@@ -246,7 +254,7 @@ describe("administrators are notified that an event type is rejected", () => {
   });
 
   test.each<[string, (about: { id: string }) => Promise<unknown>]>([
-    ["is accepted again", ({ id }) => setSubscription(id, { rejections: {} })],
+    ["is accepted again", ({ id }) => setSubscription(id, { circuits: {} })],
     ["is no longer subscribed", ({ id }) => setSubscription(id, { events: ["lead.created"] })],
     [
       "fails like all others",

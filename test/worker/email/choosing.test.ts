@@ -14,7 +14,14 @@ import { announcedEmail } from "../../support/rows.ts";
 
 const NOW = Date.UTC(2026, 0, 10, 12);
 const SUCCESS = { at: NOW - HOUR_MS, outcome: "answered", status: 204, durationMs: 5 };
-const REJECTION = { since: NOW - TELL_AFTER_MS, outcome: "answered", status: 422 };
+const REJECTION = {
+  rejected: [],
+  failures: 1,
+  openUntil: NOW,
+  since: NOW - TELL_AFTER_MS,
+  outcome: "answered",
+  status: 422,
+};
 
 /** A healthy subscription with one delivery pending, with some differences. */
 function candidate(differences: Partial<Candidate> = {}): Candidate {
@@ -25,7 +32,7 @@ function candidate(differences: Partial<Candidate> = {}): Candidate {
     url: "https://hooks.example/in",
     events: ["lead.created", "run.completed"],
     failingSince: null,
-    rejections: {},
+    circuits: {},
     disabledAt: null,
     disabledByFailures: false,
     pendingExhaustedAt: null,
@@ -59,12 +66,12 @@ describe("of a subscription it is true", () => {
     ["not that it is disabled once it is enabled", { disabledByFailures: true }, ["recovered"]],
     [
       "that it rejects a type, after a day",
-      { rejections: { "run.completed": REJECTION } },
+      { circuits: { "run.completed": REJECTION } },
       ["recovered", "rejecting"],
     ],
     [
       "not, if it does not list the type",
-      { rejections: { "automation.status_changed": REJECTION } },
+      { circuits: { "automation.status_changed": REJECTION } },
       ["recovered"],
     ],
     [
@@ -89,11 +96,11 @@ describe("of a subscription it is true", () => {
     expect(sinceOf("disabled", DISABLED)).toBe(DISABLED.disabledAt);
     expect(sinceOf("overflow", { pendingExhaustedAt: 7 })).toBe(7);
     expect(sinceOf("recovered", {})).toBe(SUCCESS.at);
-    const rejections = {
+    const circuits = {
       "lead.created": { ...REJECTION, since: REJECTION.since - 9 },
       "run.completed": REJECTION,
     };
-    expect(sinceOf("rejecting", { rejections })).toBe(REJECTION.since);
+    expect(sinceOf("rejecting", { circuits })).toBe(REJECTION.since);
   });
 });
 

@@ -1,14 +1,14 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { commit } from "../../../src/db/client.ts";
-import { dispatch } from "../../../src/delivery/dispatch.ts";
-import { createSender } from "../../../src/delivery/sender.ts";
+import { createSender } from "../../../src/delivery/send.ts";
+import { deliver } from "../../../src/dispatch/deliver.ts";
 import { type Resolution, resolveHost } from "../../../src/endpoints/resolve.ts";
 import { updateSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { deployedWith, invalid, openApi, openWorkspace } from "../../support/api.ts";
 import { Connections } from "../../support/connections.ts";
 import { db, jumpTo, owed, portsAt, postOf, receivedBy } from "../../support/deliveries.ts";
-import { shortenTimers } from "../../support/timers.ts";
+import { shortenTimers, steadyClock } from "../../support/timers.ts";
 
 const RESOLVER = "https://dns.example/dns-query?dnssec=1";
 const NOW = Date.UTC(2026, 0, 5);
@@ -122,19 +122,21 @@ describe("a name that is resolved again before a request", () => {
     const { id } = await owed(3, NOW, { behaviour: "public" });
     const sender = createSender({ ...env, DNS_OVER_HTTPS_URL: RESOLVER });
     const outcomes: string[] = [];
-    let now = NOW;
+    const clock = steadyClock();
     const ports = portsAt(
-      () => now,
+      () => NOW + clock.passedMs,
       async (delivery, target) => {
         const outcome = await sender.attempt(delivery, target, Date.now());
         outcomes.push(outcome.kind);
+        if (outcomes.length > 1) return outcome;
         const url = `https://private-${crypto.randomUUID()}.example/`;
-        await commit(db, updateSubscription(id, { url }));
-        now += 1_900;
+        await commit(db, updateSubscription(id, { url }, NOW));
+        clock.passedMs += 1_900;
         return outcome;
       },
     );
-    await dispatch(db, new Map([[id, 0]]), ports, { queue: "fast" });
+    await deliver(db, id, "fast", ports, 1);
+    vi.restoreAllMocks();
     expect(outcomes).toEqual(["answered", "refused"]);
   });
 

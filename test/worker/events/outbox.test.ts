@@ -2,7 +2,7 @@ import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { selectWakeUps } from "../../../src/delivery/due.ts";
+import { selectWakeUps } from "../../../src/delivery/wake.ts";
 import { announce } from "../../../src/events/outbox.ts";
 import { deleteSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { eventsOf } from "../../support/api.ts";
@@ -14,6 +14,7 @@ import {
   deliveriesTo,
   deliveryTo,
   draftLeads,
+  failingSince,
   observedDatabase,
   setSubscription,
   subscribe,
@@ -115,8 +116,12 @@ test("an event sends a wake-up message for each in its queue", async () => {
   const [fast = "", slow = "", probed = "", waiting = ""] = await subscribeMany(workspaceId, 4);
   await subscribe(workspaceId, { events: ["run.completed"] });
   await setSubscription(slow, { slow: true });
-  await setSubscription(probed, { slow: true, blockedUntil: NOW });
-  await setSubscription(waiting, { slow: true, blockedUntil: NOW + 1, notedWakeAt: NOW + 1 });
+  await setSubscription(probed, { slow: true, ...failingSince(NOW, 1, NOW) });
+  await setSubscription(waiting, {
+    slow: true,
+    ...failingSince(NOW, 1, NOW + 5_000),
+    nextMessageAt: NOW + 5_000,
+  });
   const news = announcement(workspaceId, draftLeads(2, NOW), NOW);
   const { wakeUps } = await commit(db, { news, wakeUps: selectWakeUps(workspaceId, NOW) });
   const queues = wakeUps.map(({ subscriptionId, queue }) => [subscriptionId, queue]);

@@ -5,6 +5,7 @@ import { eventIdAt } from "../../../src/contract/ids.ts";
 import { RESPONSES_PER_DAY, RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
+import { PRIORITY } from "../../../src/db/schema.ts";
 import {
   DELIVERIES_EXAMINED_MAX,
   type DeliveryFilter,
@@ -26,6 +27,7 @@ import {
   DAY_MS,
   dispatchAt,
   failAt,
+  failingSince,
   HOUR_MS,
   owed,
   setDeliveries,
@@ -47,6 +49,7 @@ const CANCELLING: Parameters<typeof setSubscription>[1] = {
 };
 const RETRYING = {
   state: "pending",
+  priority: PRIORITY.retry,
   attempts: 2,
   lastAt: TODAY,
   lastOutcome: "answered",
@@ -264,7 +267,7 @@ describe("listFailures", () => {
     for (const state of ["delivered", "cancelled", "exhausted"] as const)
       await fill(TODAY, 1_000, state);
     const retrying = await fill(TODAY - DAY_MS, 1_000, "pending");
-    await setDeliveries(id, { attempts: 1 }, retrying[0]);
+    await setDeliveries(id, { priority: PRIORITY.retry }, retrying[0]);
     const { DB, rows } = meteredDatabase();
     const request = { limit: 10, after: null };
     const { items } = await listFailuresOf(openDatabase(DB), env, workspaceId, {}, request);
@@ -424,11 +427,11 @@ describe("the health of a subscription", () => {
 
   test("is rejecting as soon as one type fails and others succeed", async () => {
     const { id } = await owed(1, TODAY);
-    const rejected = { since: TODAY, outcome: "answered", status: 422 };
-    await setSubscription(id, { rejections: { "lead.created": rejected } });
+    const { circuits } = failingSince(TODAY, 1);
+    await setSubscription(id, { circuits });
     expect(await healthOf(id)).toMatchObject({
       state: "rejecting",
-      rejected: [{ type: "lead.created", status: 422 }],
+      rejected: [{ type: "lead.created", status: 500 }],
     });
     // Everything has failed since: it rejects no type in particular.
     await setSubscription(id, { failingSince: TODAY });
@@ -437,18 +440,16 @@ describe("the health of a subscription", () => {
 
   test("rejects no type while the subscription is disabled", async () => {
     const { id } = await owed(1, TODAY);
-    const rejected = { since: TODAY, outcome: "answered", status: 422 };
-    await setSubscription(id, { rejections: { "lead.created": rejected }, disabledAt: TODAY });
+    const { circuits } = failingSince(TODAY, 1);
+    await setSubscription(id, { circuits, disabledAt: TODAY });
     expect(await healthOf(id)).toMatchObject({ state: "disabled", rejected: [] });
   });
 
   test("is failing once nothing has succeeded for a day, although a type was rejected before", async () => {
     const now = Date.now();
     const { id } = await owed(1, now);
-    const rejections = {
-      "lead.created": { since: now - 3 * DAY_MS, outcome: "answered", status: 422 },
-    };
-    await setSubscription(id, { rejections, failingSince: now - DAY_MS + HOUR_MS });
+    const { circuits } = failingSince(now - 3 * DAY_MS, 1);
+    await setSubscription(id, { circuits, failingSince: now - DAY_MS + HOUR_MS });
     expect((await healthOf(id)).state).toBe("rejecting");
     await setSubscription(id, { failingSince: now - DAY_MS - 1 });
     expect((await healthOf(id)).state).toBe("failing");
@@ -479,7 +480,7 @@ describe("the health of a subscription", () => {
   test("counts each pending delivery, however many there are", async () => {
     const { id, fill } = await filling();
     await fill(TODAY, 2_500, "pending");
-    await setDeliveries(id, { attempts: 0 });
+    await setDeliveries(id, { priority: PRIORITY.untried });
     await fill(TODAY - DAY_MS, 1_200, "pending");
     const { DB, rows } = meteredDatabase();
     const health = await findSubscriptionHealth(openDatabase(DB), env, id);

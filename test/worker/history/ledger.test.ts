@@ -14,6 +14,7 @@ import {
   deliveriesTo,
   dispatchAt,
   failAt,
+  failingSince,
   MINUTE_MS,
   owed,
   setDeliveries,
@@ -34,7 +35,7 @@ async function busyWorkspace(): Promise<string> {
   const failing = await subscribe(workspaceId, { events: ["run.completed", "lead.created"] });
   await announceLeads(workspaceId, 1, ago(10));
   await setDeliveries(failing.id, { attempts: RETRY_WAITS_SECONDS.length });
-  await failAt(failing.id, [ago(10)]);
+  await failAt(failing.id, [ago(10)], answered(500));
   await announceLeads(workspaceId, 1, ago(9));
   // As `setWorkspaceAccess`, but for its wake: the queue's own consumer would deliver what is announced next.
   await commit(db, {
@@ -124,6 +125,6 @@ test("the backlog reads rows for what is pending, whatever is settled next to it
     expect(rows.read).toBeLessThan(100);
   }
   // A delivery that waits for its subscription is not overdue.
-  await setSubscription(id, { blockedUntil: NOW });
+  await setSubscription(id, failingSince(NOW, 1, NOW));
   expect(await findBacklog(db, workspaceId, NOW)).toMatchObject({ pending: 10, overdue: 0 });
 });

@@ -13,6 +13,7 @@ import {
   dispatchAt,
   endWait,
   failAt,
+  failingSince,
   HOUR_MS,
   MINUTE_MS,
   owed,
@@ -79,7 +80,7 @@ describe("listWebhooks", () => {
     const last = async (status: number, durationMs: number) => {
       await setDeliveries(id, { state: "cancelled" });
       await announceLeads(workspaceId, 1, T0);
-      await setSubscription(id, { blockedUntil: 0, concurrency: 6 });
+      await setSubscription(id, { circuits: {}, concurrency: 6 });
       await taking(durationMs, [id], status);
       return { ...lastAttempt, status, durationMs };
     };
@@ -101,18 +102,17 @@ describe("listWebhooks", () => {
     const { id } = await subscribe(workspaceId);
     const now = Date.now();
     const shown = async () => (await Platform.listWebhooks({ workspaceId })).items[0];
-    const rejection = (since: number) => ({ since, outcome: "answered", status: 400 });
-    const rejections = (since: number) => ({ rejections: { "lead.created": rejection(since) } });
-    await setSubscription(id, rejections(now - 60_000));
-    expect(await shown()).toMatchObject({ state: "rejecting", rejected: [{ status: 400 }] });
+    const rejectedSince = (since: number) => ({ circuits: failingSince(since, 1).circuits });
+    await setSubscription(id, rejectedSince(now - 60_000));
+    expect(await shown()).toMatchObject({ state: "rejecting", rejected: [{ status: 500 }] });
     const rejected = [
-      { type: "lead.created", since: isoTime(now - DAY_MS), outcome: "answered", status: 400 },
+      { type: "lead.created", since: isoTime(now - DAY_MS), outcome: "answered", status: 500 },
     ];
-    await setSubscription(id, { ...rejections(now - DAY_MS), failingSince: now - 1_000 });
+    await setSubscription(id, { ...rejectedSince(now - DAY_MS), failingSince: now - 1_000 });
     expect(await shown()).toMatchObject({ state: "rejecting", rejected });
     await setSubscription(id, { failingSince: now - DAY_MS });
     expect(await shown()).toMatchObject({ state: "failing", rejected: [] });
-    await setSubscription(id, { failingSince: null, rejections: {} });
+    await setSubscription(id, { failingSince: null, circuits: {} });
     await announceLeads(workspaceId, 1, now);
     expect(await shown()).toMatchObject({ state: "healthy" });
     await setDeliveries(id, { dueAt: now - 61_000 });
@@ -131,7 +131,7 @@ describe("listDeliveries", () => {
       createdAt: isoTime(T0),
       state: "retrying",
       attempts: 1,
-      dueAt: isoTime(T0 + 10_000),
+      dueAt: isoTime(T0 + 1_000),
       settledAt: null,
       lastAttempt: { at: isoTime(T0), outcome: "answered", status: 503, durationMs: 0 },
     };
@@ -226,8 +226,7 @@ describe("readDelivery", () => {
     await endWait(id);
     const resentAt = T0 + HOUR_MS;
     await dispatchAt(resentAt, [id], async () => {
-      await redeliver(id, [eventId], resentAt);
-      await setDeliveries(id, { dueAt: resentAt + 1 });
+      await redeliver(id, [eventId], resentAt + 1);
       return answered(202);
     });
     const logged = async () => {
@@ -235,7 +234,7 @@ describe("readDelivery", () => {
       const { state, attempts, settledAt, attemptLog } = shown;
       return { state, attempts, settledAt, statuses: attemptLog.map(({ status }) => status) };
     };
-    const resent = { state: "retrying", attempts: 2, settledAt: null, statuses: [503, 202] };
+    const resent = { state: "pending", attempts: 2, settledAt: null, statuses: [503, 202] };
     expect(await logged()).toEqual(resent);
     await dispatchAt(resentAt + 1, [id], answered(200));
     const settledAt = isoTime(resentAt + 1);
@@ -261,8 +260,8 @@ describe("readDelivery", () => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";
     await failAt(id, [T0]);
-    await redeliver(id, [eventId], T0 + 1_000);
-    await dispatchAt(T0 + 1_000, [id], answered(500));
+    await redeliver(id, [eventId], T0 + 500);
+    await dispatchAt(T0 + 500, [id], answered(500));
     const { attempts, attemptLog } = await Platform.readDelivery({ webhookId: id, eventId });
     expect(attemptLog.map(({ status }) => status)).toEqual([503, 500]);
     expect(attempts).toBe(2);

@@ -10,6 +10,7 @@ import {
   DAY_MS,
   deliveriesTo,
   dispatchAt,
+  failingSince,
   HOUR_MS,
   owed,
   receivedBy,
@@ -92,27 +93,15 @@ describe("redeliver", () => {
     const now = Date.now();
     const { id, url, drafts } = await owed(2, now - HOUR_MS);
     await dispatchAt(now - HOUR_MS, [id], answered(503));
-    await setSubscription(id, { blockedUntil: now + 5 * HOUR_MS, slow: true });
-    await setDeliveries(id, { dueAt: now + 5 * HOUR_MS, priority: PRIORITY.scheduled });
+    await setSubscription(id, { ...failingSince(now - HOUR_MS, 9, now + 5 * HOUR_MS), slow: true });
+    await setDeliveries(id, { dueAt: now + 5 * HOUR_MS, priority: PRIORITY.retry });
     const eventIds = [drafts[0]?.id ?? ""];
     const redelivery = await Platform.redeliver({ webhookId: id, eventIds });
     expect(redelivery).toEqual({ count: 1, nextCursor: null });
     await expect.poll(() => receivedBy({ url })).toMatchObject([{ body: drafts[0]?.body }]);
-    // Its success has ended the backoff; the other event keeps its own time.
+    // Its success has closed the circuit; the other event keeps its own time.
     await expect.poll(() => statesOf(id)).toEqual({ delivered: 1, pending: 1 });
-    expect(await subscriptionRow(id)).toMatchObject({ blockedUntil: 0 });
-  });
-
-  test("for a time range tries a failing subscription immediately, even if nothing is to be sent again", async () => {
-    const now = Date.now();
-    const { id, url } = await owed(1, now - HOUR_MS);
-    await setSubscription(id, { blockedUntil: now + 5 * HOUR_MS });
-    const since = isoTime(now - 2 * HOUR_MS);
-    expect(await Platform.redeliver({ webhookId: id, since })).toEqual({
-      count: 0,
-      nextCursor: null,
-    });
-    await expect.poll(() => receivedBy({ url })).toHaveLength(1);
+    expect((await subscriptionRow(id)).circuits).toEqual({});
   });
 
   test("rejects a subscription that is disabled or without access", async () => {

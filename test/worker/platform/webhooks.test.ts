@@ -18,6 +18,7 @@ import {
   endWait,
   expectedSignatures,
   failAt,
+  failingSince,
   HOUR_MS,
   owed,
   receivedBy,
@@ -197,28 +198,21 @@ test("updateWebhook stores a URL as a URI, as its creation does", async () => {
   expect(await Platform.readWebhook({ webhookId })).toMatchObject({ url });
 });
 
-test("updateWebhook with another URL forgets which event types the old server accepted", async () => {
-  const { id: webhookId } = await subscribe(await createWorkspace());
-  await setSubscription(webhookId, { acceptedTypes: ["lead.created"] });
-  await Platform.updateWebhook({ webhookId, url: subscriberUrl() });
-  expect(await subscriptionRow(webhookId)).toMatchObject({ acceptedTypes: [] });
-});
-
-test("A subscription with another URL leaves events that are sent again in their slots", async () => {
+test("A subscription with another URL leaves replays as they are", async () => {
   const { id } = await owed(2, T0);
   await dispatchAt(T0, [id], answered(200));
   await redeliver(id, { since: T0, until: null, states: ["delivered"] }, T0 + HOUR_MS);
-  const slots = await deliveriesTo(id);
-  await commit(db, updateSubscription(id, { url: subscriberUrl() }));
-  expect(await deliveriesTo(id)).toEqual(slots);
+  const replays = await deliveriesTo(id);
+  await commit(db, updateSubscription(id, { url: subscriberUrl() }, T0));
+  expect(await deliveriesTo(id)).toEqual(replays);
 });
 
-test("enableWebhook forgets which event types the endpoint accepted and rejected", async () => {
+test("enableWebhook forgets which event types the endpoint rejected", async () => {
   const { id: webhookId } = await subscribe(await createWorkspace());
-  const rejections = { "run.completed": { since: T0, outcome: "answered", status: 400 } };
-  await setSubscription(webhookId, { disabledAt: T0, rejections, acceptedTypes: ["lead.created"] });
+  await setSubscription(webhookId, { disabledAt: T0, ...failingSince(T0, 9) });
   await Platform.enableWebhook({ webhookId });
-  expect(await subscriptionRow(webhookId)).toMatchObject({ rejections: {}, acceptedTypes: [] });
+  const healthy = { circuits: {}, failingSince: null, failures: 0 };
+  expect(await subscriptionRow(webhookId)).toEqual(expect.objectContaining(healthy));
 });
 
 test("updateWebhook with another URL moves pending deliveries to it", async () => {
@@ -226,11 +220,8 @@ test("updateWebhook with another URL moves pending deliveries to it", async () =
   const old = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
   const webhookId = old.id;
   await announceLeads(workspaceId, 1, Date.now());
-  const rejections = { "lead.created": { since: 0, outcome: "answered", status: 400 } };
-  const later = Date.now() + DAY_MS;
-  const waits = { blockedUntil: later, streakRetryAt: later, rejections, slow: true };
-  const failingSince = Date.now() - 100 * DAY_MS;
-  await setSubscription(webhookId, { ...waits, failures: 9, failingSince });
+  const failing = failingSince(Date.now() - 100 * DAY_MS, 9, Date.now() + DAY_MS);
+  await setSubscription(webhookId, { ...failing, slow: true });
   await Platform.updateWebhook({ webhookId, url: old.url });
   expect(await Platform.readWebhook({ webhookId })).toMatchObject({ failures: 9, pending: 1 });
   const url = subscriberUrl("first-fails");

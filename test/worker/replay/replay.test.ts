@@ -19,7 +19,6 @@ import {
   REDELIVERY_EXAMINED_MAX,
   sendAgain,
 } from "../../../src/replay/replay.ts";
-import { takeSlots } from "../../../src/replay/slots.ts";
 import {
   deleteSubscription,
   disableSubscription,
@@ -37,8 +36,8 @@ import {
   dispatchAt,
   dispatchOn,
   draftLeads,
-  endWait,
   failAtTrip,
+  failingSince,
   HOUR_MS,
   heldDispatch,
   isolated,
@@ -48,8 +47,8 @@ import {
   setDeliveries,
   setSubscription,
   statesOf,
-  streakSince,
   subscribe,
+  subscriber,
   subscriptionRow,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
@@ -78,7 +77,7 @@ async function expectLedger(workspaceId: string, figures: object) {
 
 test("enableWebhook leaves the failures of an active subscription as they are", async () => {
   const { id } = await owed(1, T0);
-  const failed = streakSince(T0, 9);
+  const failed = failingSince(T0, 9);
   await setSubscription(id, failed);
   await Platform.enableWebhook({ webhookId: id });
   expect(await subscriptionRow(id)).toMatchObject(failed);
@@ -160,16 +159,16 @@ describe("a redelivery", () => {
     expect(await scheduleOf(id, NOW)).toEqual([
       [waiting, T0 + 3 - NOW],
       [exhausted, 0],
-      [cancelled, 100],
-      [first, 200],
-      [second, 300],
+      [cancelled, 0],
+      [first, 0],
+      [second, 0],
     ]);
-    // They start with a full ladder.
+    // Each begins its retry schedule anew.
     for (const row of await deliveriesTo(id))
       expect(row).toMatchObject(
         row.eventId === delivered
           ? { state: "delivered", settledAt: T0 + 10 }
-          : { state: "pending", attempts: 0, settledAt: null, scheduledAt: null },
+          : { state: "pending", attempts: 0, settledAt: null, firstAt: null },
       );
     const never = { exhausted: 0, cancelled: 0 };
     await expectLedger(workspaceId, { ...never, created: 6, pending: 5, delivered: 1 });
@@ -260,7 +259,7 @@ test("a redelivery reads only the events that it sends, whatever else is stored"
     [1_000, again, { count: 0 }],
     [300, () => findSubscriptionHealth(metered, env, id), { pending: 20 }],
     [100, () => commit(metered, deleteSubscription(workspaceId, id, now)), { wakeUps: [{}] }],
-    [1_000, () => dispatchOn(DB, now, [id], answered(200)), [{ nextSendAt: null }]],
+    [1_000, () => dispatchOn(DB, now, [id], answered(200)), []],
   ] as const) {
     rows.read = 0;
     expect(await work()).toMatchObject(result);
@@ -285,18 +284,20 @@ describe("a range", () => {
       await storeEvents(workspaceId, id, 10, NOW + HOUR_MS + calls, "missed");
     }
     expect(counts).toEqual([REDELIVERY_EXAMINED_MAX, REDELIVERY_EXAMINED_MAX, 300]);
-    expect(await scheduleOf(id, NOW)).toEqual(ids.map((eventId, i) => [eventId, 100 * i]));
+    expect(await scheduleOf(id, NOW)).toEqual(ids.map((eventId) => [eventId, 0]));
   });
 
-  test("delays no manual send", async () => {
+  test("comes after resends and new events", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
-    await storeEvents(workspaceId, id, 1_000, T0, "missed");
+    const [missed = ""] = await storeEvents(workspaceId, id, 1, T0, "missed");
     const [named = ""] = await storeEvents(workspaceId, id, 1, T0 - 1, "delivered");
     await sendAgain(db, id, rangeOf("missed"), NOW);
+    const fresh = await announceOne(workspaceId, NOW);
     expect(await sendAgain(db, id, { eventIds: [named] }, NOW)).toMatchObject({ count: 1 });
-    const [, dueIn] = (await scheduleOf(id, NOW)).find(([eventId]) => eventId === named) ?? [];
-    expect(dueIn).toBe(0);
+    const { posts, attempt } = subscriber();
+    await dispatchAt(NOW, [id], attempt);
+    expect(posts).toEqual([named, fresh, missed]);
   });
 });
 
@@ -378,7 +379,7 @@ describe("what a subscription did not get", () => {
   });
 
   test.each([
-    ["a retry", { attempts: 1, lastAt: T0 }],
+    ["a retry", { priority: PRIORITY.retry, attempts: 1, lastAt: T0 }],
     ["a failure", { state: "exhausted", attempts: 11, settledAt: NOW }],
     ["a cancelled event", { state: "cancelled", settledAt: NOW }],
   ] as const)(
@@ -444,7 +445,7 @@ describe("what a subscription did not get", () => {
     };
     expect(await found(50)).toBe(null);
     // The first has failed most often, so it waits the longest.
-    await setDeliveries(id, { priority: PRIORITY.inStreak, attempts: 1, dueAt: T0 + HOUR_MS });
+    await setDeliveries(id, { priority: PRIORITY.retry, attempts: 1, dueAt: T0 + HOUR_MS });
     await setDeliveries(id, { dueAt: T0 + DAY_MS }, first?.id);
     expect(await found(1_100)).toBe(isoTime(T0 - HOUR_MS));
     await setDeliveries(id, { priority: PRIORITY.untried, attempts: 0, dueAt: T0 });
@@ -472,13 +473,7 @@ test.each([
   async (_, range) => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";
-    await setDeliveries(id, { attempts: 1, priority: PRIORITY.inStreak, dueAt: NOW - 1_000 });
-    await setSubscription(id, {
-      blockedUntil: NOW + HOUR_MS,
-      streakRetryAt: NOW + HOUR_MS,
-      failingSince: T0,
-      failures: 1,
-    });
+    await setDeliveries(id, { attempts: 1, priority: PRIORITY.retry, dueAt: NOW + HOUR_MS });
     const again = () => sendAgain(db, id, range ?? { eventIds: [eventId] }, NOW);
     expect(await again()).toMatchObject({ count: 1 });
     expect(await again()).toMatchObject({ count: 0 });
@@ -487,115 +482,56 @@ test.each([
   },
 );
 
-test("what is due counts as waiting while requests are spaced", async () => {
-  const { id } = await owed(1, T0);
-  await setDeliveries(id, { attempts: 1, priority: PRIORITY.scheduled, dueAt: NOW });
-  const rejected = { since: T0, outcome: "answered", status: 400 } as const;
-  const states = ["retrying"] as const;
-  await setSubscription(id, { rejections: { "run.completed": rejected } });
-  const count = async (blockedUntil: number) => {
-    await setSubscription(id, { blockedUntil });
-    return (await sendAgain(db, id, { since: T0, until: null, states }, NOW))?.count;
-  };
-  expect(await count(0)).toBe(0);
-  expect(await count(NOW + HOUR_MS)).toBe(1);
-});
-
-test("A replay of failed events keeps their attempts and their schedule", async () => {
+test("A replay begins the schedules of failed events anew, and leaves out what was not tried", async () => {
   const { id, drafts } = await owed(2, T0);
-  const [first = "", second = ""] = drafts.map((draft) => draft.id).toSorted();
-  // Rejected on their own account: no success of another event ends their wait.
-  await setDeliveries(
-    id,
-    { attempts: 4, priority: PRIORITY.scheduled, dueAt: NOW + HOUR_MS },
-    first,
-  );
-  await setDeliveries(
-    id,
-    { attempts: 4, priority: PRIORITY.scheduled, dueAt: NOW + 2 * HOUR_MS },
-    second,
-  );
+  await setDeliveries(id, {
+    attempts: 4,
+    attemptsMade: 9,
+    firstAt: T0,
+    priority: PRIORITY.retry,
+    dueAt: NOW + HOUR_MS,
+  });
   const { workspaceId } = await subscriptionRow(id);
   const untried = await announceOne(workspaceId, T0 + 1);
   const range = (...states: Range["states"]) => ({ since: T0, until: null, states });
   expect(await sendAgain(db, id, range("exhausted"), NOW)).toMatchObject({ count: 0 });
   expect(await sendAgain(db, id, range("retrying"), NOW)).toMatchObject({ count: 2 });
   expect(await sendAgain(db, id, range("retrying"), NOW)).toMatchObject({ count: 0 });
-  const schedule = [
-    [untried, T0 + 1 - NOW],
-    [first, 0],
-    [second, 100],
-  ];
-  expect(await scheduleOf(id, NOW)).toEqual(schedule);
-  await dispatchAt(NOW + 1_000, [id], answered(400));
-  expect((await scheduleOf(id, NOW)).slice(-2)).toEqual([
-    [first, HOUR_MS],
-    [second, 2 * HOUR_MS],
-  ]);
-  const waiting = { state: "pending", attempts: 4, attemptsMade: 1 };
   const rows = await deliveriesTo(id);
-  expect(rows.filter(({ eventId }) => eventId !== untried)).toMatchObject([waiting, waiting]);
-});
-
-test("A replay of a range sends what failed within the streak, whatever else it includes", async () => {
-  const { id } = await owed(2, NOW);
-  await dispatchAt(NOW, [id], answered(503));
-  await endWait(id);
-  await dispatchAt(NOW + 1, [id], answered(503));
-  const range = { since: T0, until: null, states: ["exhausted"] } as const;
-  expect(await sendAgain(db, id, range, NOW + 100)).toMatchObject({ count: 0 });
-  await dispatchAt(NOW + 100, [id], answered(200));
-  expect(await statesOf(id)).toEqual({ delivered: 2 });
+  expect(rows.filter(({ eventId }) => eventId !== untried)).toMatchObject(
+    drafts.map(() => ({
+      priority: PRIORITY.replay,
+      attempts: 0,
+      attemptsMade: 9,
+      firstAt: null,
+      dueAt: NOW,
+    })),
+  );
 });
 
 test.each([9, 11])(
   "A replay sends a retry again that was in flight and fails as attempt %i of 11",
   async (attempt) => {
     const { id, drafts } = await owed(1, T0);
-    await setDeliveries(id, { attempts: attempt - 1, priority: PRIORITY.scheduled, dueAt: NOW });
+    await setDeliveries(id, { attempts: attempt - 1, priority: PRIORITY.retry, dueAt: NOW });
     const held = await heldDispatch(NOW, id);
-    // Another request fails meanwhile.
-    await setSubscription(id, { blockedUntil: NOW + 60_000 });
     const range = { since: T0, until: null, states: ["retrying"] } as const;
     expect(await sendAgain(db, id, range, NOW + 100)).toMatchObject({ count: 1 });
     await held.finish(answered(400));
-    expect(await scheduleOf(id, NOW)).toEqual([[drafts[0]?.id, 0]]);
+    expect(await scheduleOf(id, NOW)).toEqual([[drafts[0]?.id, 100]]);
     await dispatchAt(NOW + 100, [id], answered(200));
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   },
 );
 
-describe("a first attempt in flight while its subscription is disabled, and enabled with a replay", () => {
-  async function replayed() {
-    const { id, drafts } = await owed(1, T0);
-    const held = await heldDispatch(NOW, id);
-    await commit(db, disableSubscription(id, NOW));
-    // The first slots are taken by other events.
-    await setSubscription(id, { replaySlotsUntil: NOW + HOUR_MS });
-    expect(await enableAndReplay(db, id, T0, NOW)).toMatchObject({ count: 1 });
-    return { id, held, eventId: drafts[0]?.id };
-  }
-
-  test("delivers the event if it succeeds", async () => {
-    const { id, held } = await replayed();
-    await held.finish(answered(200));
-    expect(await statesOf(id)).toEqual({ delivered: 1 });
-  });
-
-  test("leaves the event its slot if it fails", async () => {
-    const { id, held, eventId } = await replayed();
-    await held.finish(answered(400));
-    expect(await scheduleOf(id, NOW)).toEqual([[eventId, HOUR_MS]]);
-    await dispatchAt(NOW + HOUR_MS, [id], answered(200));
-    expect(await statesOf(id)).toEqual({ delivered: 1 });
-  });
-});
-
-test("A replay to an endpoint that waits for nothing leaves the sessions under way their pace", async () => {
+test("A first attempt in flight while its subscription is disabled, and enabled with a replay, is made again", async () => {
   const { id } = await owed(1, T0);
-  const { cancelEpoch } = await subscriptionRow(id);
-  await sendAgain(db, id, { since: T0, until: null, states: ["exhausted"] }, NOW);
-  expect(await subscriptionRow(id)).toMatchObject({ cancelEpoch });
+  const held = await heldDispatch(NOW, id);
+  await commit(db, disableSubscription(id, NOW));
+  expect(await enableAndReplay(db, id, T0, NOW + 1)).toMatchObject({ count: 1 });
+  await held.finish(answered(400));
+  await dispatchAt(NOW + 1, [id], answered(200));
+  expect(await deliveriesTo(id)).toMatchObject([{ state: "delivered", attemptsMade: 2 }]);
 });
 
 describe("a replay of a range", () => {
@@ -657,7 +593,6 @@ describe("a replay of a range", () => {
     const named = { eventIds: [first], dryRun: true };
     expect(await sendAgain(db, id, named, NOW)).toMatchObject({ count: 1, next: null });
     expect(await statesOf(id)).toEqual({ exhausted: 3 });
-    expect((await subscriptionRow(id)).replaySlotsUntil).toBe(0);
     expect(await countOf(id, {})).toBe(3);
     expect(await countOf(id, { dryRun: true })).toBe(0);
   });
@@ -707,7 +642,7 @@ describe("a replay of a range", () => {
 
   test.each([
     ["delivered", { state: "delivered" }, { delivered: 1, pending: 2 }],
-    ["tried", { attempts: 12 }, { exhausted: 1, pending: 2 }],
+    ["tried", { attemptsMade: 12 }, { exhausted: 1, pending: 2 }],
     ["rescheduled", { dueAt: NOW + 1 }, { exhausted: 1, pending: 2 }],
   ] as const)("leaves out a delivery that was %s since it was read", async (_, row, states) => {
     const { id, first } = await failed();
@@ -731,69 +666,36 @@ describe("a replay of a range", () => {
 });
 
 describe("a resend by id", () => {
-  test("makes a failed delivery wait for nothing, although an attempt may be in flight", async () => {
+  test.each([
+    ["has failed", { priority: PRIORITY.retry, dueAt: NOW + HOUR_MS }],
+    ["was not tried yet", { priority: PRIORITY.untried, dueAt: T0 }],
+    ["a replay sends", { priority: PRIORITY.replay, dueAt: NOW }],
+  ])("puts a pending delivery first that %s, and begins its schedule anew", async (_, row) => {
     const { id, drafts } = await owed(1, T0);
-    const eventId = drafts[0]?.id ?? "";
-    await setDeliveries(id, { attempts: 3, priority: PRIORITY.inStreak, dueAt: NOW - 1 });
-    expect(await sendAgain(db, id, { eventIds: [eventId] }, NOW)).toMatchObject({ count: 1 });
-    const [row] = await deliveriesTo(id);
-    expect(row).toMatchObject({ priority: PRIORITY.manual, attempts: 3, scheduledAt: NOW - 1 });
-  });
-
-  test("postpones no failed delivery that is due, however much is scheduled before it", async () => {
-    const { id, drafts } = await owed(1, T0);
-    await setDeliveries(id, { attempts: 4, priority: PRIORITY.scheduled, dueAt: NOW });
-    await setSubscription(id, { manualSlotsUntil: NOW + 60_000 });
     const eventIds = drafts.map((draft) => draft.id);
+    await setDeliveries(id, { attempts: 3, firstAt: T0, ...row });
     expect(await sendAgain(db, id, { eventIds }, NOW)).toMatchObject({ count: 1 });
-    expect(await scheduleOf(id, NOW)).toEqual([[eventIds[0], 0]]);
-  });
-
-  test("brings deliveries forward in the order in which they are due", async () => {
-    const { id, drafts } = await owed(2, T0);
-    const [first = "", second = ""] = drafts.map((draft) => draft.id).toSorted();
-    const waiting = { attempts: 1, priority: PRIORITY.scheduled };
-    await setDeliveries(id, { ...waiting, dueAt: NOW + 2 * HOUR_MS }, first);
-    await setDeliveries(id, { ...waiting, dueAt: NOW + HOUR_MS }, second);
-    await sendAgain(db, id, { eventIds: [first, second] }, NOW);
-    expect(await scheduleOf(id, NOW)).toEqual([
-      [second, 0],
-      [first, 100],
-    ]);
-  });
-
-  test("keeps the schedule of what a replay has brought forward", async () => {
-    const { id, drafts } = await owed(1, T0);
-    await setDeliveries(id, { attempts: 4, priority: PRIORITY.scheduled, dueAt: NOW + HOUR_MS });
-    await sendAgain(db, id, { since: T0, until: null, states: ["retrying"] }, NOW);
-    await sendAgain(db, id, { eventIds: drafts.map((draft) => draft.id) }, NOW);
-    const resent = { priority: PRIORITY.manual, dueAt: NOW, scheduledAt: NOW + HOUR_MS };
+    const resent = { priority: PRIORITY.resend, attempts: 0, firstAt: null, dueAt: NOW };
     expect(await deliveriesTo(id)).toMatchObject([resent]);
-  });
-
-  test("leaves a new delivery that is due to its queue, whatever is scheduled", async () => {
-    const { id, drafts } = await owed(1, T0);
-    await setSubscription(id, { manualSlotsUntil: NOW + HOUR_MS });
-    const eventIds = drafts.map((draft) => draft.id);
     expect(await sendAgain(db, id, { eventIds }, NOW)).toMatchObject({ count: 0 });
-    expect(await deliveriesTo(id)).toMatchObject([{ priority: PRIORITY.untried, dueAt: T0 }]);
   });
 
-  test("is spaced from those before it, and rejected once a minute of them is scheduled", async () => {
+  test("is rejected while a hundred are pending", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
-    const eventIds = await storeEvents(workspaceId, id, 800, T0, "delivered");
-    const resend = (call: number, now = NOW) =>
-      sendAgain(db, id, { eventIds: eventIds.slice(100 * call, 100 * call + 100) }, now);
-    for (let call = 0; call <= 6; call++) expect(await resend(call)).toMatchObject({ count: 100 });
-    const due = (await scheduleOf(id, NOW)).map(([, dueIn]) => dueIn);
-    expect(due).toEqual(Array.from({ length: 700 }, (_, i) => 100 * i));
-    await expect(resend(7)).rejects.toMatchObject({
-      message: "eventIds: a minute of resends is scheduled already: try again in 10 s",
+    const eventIds = await storeEvents(workspaceId, id, 101, T0, "delivered");
+    const resend = (from: number, to: number) =>
+      sendAgain(db, id, { eventIds: eventIds.slice(from, to) }, NOW);
+    expect(await resend(0, 99)).toMatchObject({ count: 99 });
+    await expect(resend(99, 101)).rejects.toMatchObject({
+      message:
+        "eventIds: 99 resends of the subscription are pending, and 100 may be: try again later",
       details: { retry_after_seconds: 10 },
     });
-    expect(await scheduleOf(id, NOW)).toHaveLength(700);
-    expect(await resend(7, NOW + 10_000)).toMatchObject({ count: 100 });
+    expect(await scheduleOf(id, NOW)).toHaveLength(99);
+    expect(await resend(99, 100)).toMatchObject({ count: 1 });
+    await dispatchAt(NOW, [id], answered(200));
+    expect(await resend(100, 101)).toMatchObject({ count: 1 });
   });
 
   test("keeps a test event from being sent again", async () => {
@@ -859,11 +761,4 @@ test("redeliver counts in a dry run, and wakes nobody", async () => {
   expect(counted).toEqual({ count: 1, nextCursor: null });
   expect(await statesOf(id)).toEqual({ exhausted: 1 });
   expect([fast, slow]).toEqual([[], []]);
-});
-
-test("A replay whose subscription was disabled in the meantime takes no slots of later ones", async () => {
-  const { id } = await owed(1, T0);
-  await commit(db, disableSubscription(id, T0));
-  await commit(db, { slots: takeSlots(id, "replaySlotsUntil", 10, NOW) });
-  expect((await subscriptionRow(id)).replaySlotsUntil).toBe(0);
 });

@@ -5,6 +5,7 @@ import { PRIORITY } from "../../../src/db/schema.ts";
 import { updateSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { openApi, openWorkspace, Platform } from "../../support/api.ts";
 import {
+  DAY_MS,
   db,
   deliveryTo,
   owed,
@@ -93,12 +94,13 @@ test.each([
 
 test("A change of the URL that another call forestalls makes no failed delivery due", async () => {
   const { id } = await owed(1, Date.now());
-  await setDeliveries(id, { priority: PRIORITY.scheduled, attempts: 1 });
+  const dueAt = Date.now() + DAY_MS;
+  await setDeliveries(id, { priority: PRIORITY.retry, attempts: 1, dueAt });
   const seen = await subscriptionRow(id);
   await setSubscription(id, { description: "theirs" });
-  const change = updateSubscription(id, { url: "https://ok-mine.example/" }, seen);
+  const change = updateSubscription(id, { url: "https://ok-mine.example/" }, Date.now(), seen);
   expect(await commit(db, change)).toMatchObject({ isChanged: false });
-  expect(await deliveryTo(id)).toMatchObject({ priority: PRIORITY.scheduled });
+  expect(await deliveryTo(id)).toMatchObject({ dueAt });
 });
 
 test("A form that is sent twice in the portal subscribes once", async () => {

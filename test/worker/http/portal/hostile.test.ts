@@ -4,7 +4,6 @@ import { isoTime } from "../../../../src/contract/time.ts";
 import { deployedWith, openWorkspace } from "../../../support/api.ts";
 import { DAY_MS, subscribe } from "../../../support/deliveries.ts";
 import { meteredDatabase } from "../../../support/metered-database.ts";
-import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { openPortal } from "../../../support/portal.ts";
 import { storeEvents } from "../../../support/stored-events.ts";
 
@@ -35,7 +34,7 @@ describe("however much is stored, the requests that a portal may make in a minut
     const fetch = deployedWith({
       DB,
       DELIVERIES: noQueue,
-      REDELIVERIES: noQueue,
+      SLOW_DELIVERIES: noQueue,
       PORTAL_REQUESTS: { limit: async () => ({ success: true }) },
     });
     portal = await openPortal(workspaceId, fetch);
@@ -64,7 +63,6 @@ describe("however much is stored, the requests that a portal may make in a minut
       (i) => redeliver({ eventIds: eventIds.slice(100 * i, 100 * i + 100) }),
     ],
   ])("%s", async (_, request) => {
-    await WORKSPACE_DB.exec("UPDATE subscriptions SET replay_slots_until = 0");
     const asked = 20;
     const largest = { read: 0 };
     const before = rows.read;

@@ -1,43 +1,50 @@
 import { exports } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { eq } from "drizzle-orm";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import { PENDING_MAX } from "../../../src/contract/limits.ts";
 import { combine, commit, openDatabase } from "../../../src/db/client.ts";
-import type { Outcome } from "../../../src/delivery/outcome.ts";
-import { LEASE_MS } from "../../../src/delivery/round.ts";
-import { sleep } from "../../../src/primitives/timing.ts";
+import { type deliveries, PRIORITY, workspaces } from "../../../src/db/schema.ts";
+import { LEASE_MS } from "../../../src/dispatch/claims.ts";
 import {
   cancelPendingOf,
   deleteSubscription,
   disableSubscription,
   updateSubscription,
 } from "../../../src/subscriptions/subscriptions.ts";
+import { sweep } from "../../../src/sweep.ts";
 import { updateAccess } from "../../../src/workspaces/workspaces.ts";
 import { openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
   db,
+  deliveriesTo,
   dispatchAt,
   dispatchOn,
   HOUR_MS,
   heldDispatch,
+  isolated,
   LINES,
   observedDatabase,
   owed,
   setSubscription,
   statesOf,
-  streakSince,
   subscribe,
   subscriber,
   subscriberUrl,
   subscriptionRow,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { insertDeliveries } from "../../support/rows.ts";
+import { steadyClock } from "../../support/timers.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 /** No post to a withdrawn subscription starts later than this. */
 const WITHDRAWN_MS = 2_000;
+
+afterEach(() => void vi.restoreAllMocks());
 
 type Owner = Awaited<ReturnType<typeof openWorkspace>>;
 
@@ -56,17 +63,17 @@ const ENDS: [how: string, End][] = [
   ["is disabled", ({ id }, now) => commit(db, disableSubscription(id, now))],
 ];
 
-test("a dispatch makes one round while another one leases a subscription that is cancelled", async () => {
+test("a dispatch ends nothing while another one leases the subscription", async () => {
   const { id } = await owed(2, NOW);
-  const late = await heldDispatch(NOW, id);
+  const held = await heldDispatch(NOW, id);
   await commit(db, disableSubscription(id, NOW));
-  const { DB, trips } = observedDatabase();
-  await dispatchOn(DB, NOW, [id], OK);
-  expect(trips).toHaveLength(1);
-  await late.finish(OK);
+  expect(await dispatchAt(NOW, [id], OK)).toEqual([]);
+  expect(await statesOf(id)).toEqual({ pending: 2 });
+  await held.finish(OK);
+  expect((await statesOf(id)).pending).toBeUndefined();
 });
 
-test("a dispatch marks nothing as cancelled once another one has leased the subscription", async () => {
+test("a dispatch ends nothing once another one has leased the subscription", async () => {
   const { id } = await owed(1, NOW);
   await commit(db, disableSubscription(id, NOW));
   const lease = { leasedBy: "another", leasedUntil: NOW + LEASE_MS };
@@ -78,29 +85,6 @@ test("a dispatch marks nothing as cancelled once another one has leased the subs
 });
 
 describe("a subscription that", () => {
-  test("is deleted during its posts has them recorded, though the rest is cancelled meanwhile", async () => {
-    const { workspaceId, id } = await owed(20, NOW);
-    await setSubscription(id, { concurrency: 3 });
-    const [noticed, cancelled] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    const { DB } = observedDatabase({
-      after(trip) {
-        if (trip === 2) noticed.resolve();
-        if (trip === 3) cancelled.resolve();
-      },
-    });
-    const { posts, attempt } = subscriber(async () => {
-      if (posts.length === 1) await commit(db, deleteSubscription(workspaceId, id, NOW));
-      else await (posts.length === 2 ? noticed : cancelled).promise;
-      return OK;
-    });
-    // An outcome is recorded a second later, although other posts are in flight.
-    const startedAt = Date.now();
-    await dispatchOn(DB, () => NOW + Date.now() - startedAt, [id], attempt);
-    expect(posts.length).toBeGreaterThan(2);
-    const states = { delivered: posts.length, cancelled: 20 - posts.length };
-    expect(await statesOf(id)).toEqual(states);
-  });
-
   test.each(ENDS)("%s before its dispatch dies has the rest cancelled later", async (_, end) => {
     const withdrawn = await owed(3, NOW);
     const { id } = withdrawn;
@@ -113,119 +97,43 @@ describe("a subscription that", () => {
     expect(await statesOf(id)).toEqual({ cancelled: 3 });
   });
 
-  test.each(ENDS)("%s during a dispatch gets no post later than 2 s after", async (_, end) => {
+  test.each(ENDS)("%s during a dispatch gets no request later than 2 s after", async (_, end) => {
     const withdrawn = await owed(40, NOW);
-    const { DB } = observedDatabase({ before: (trip) => (trip > 1 ? sleep(100) : undefined) });
-    let now = NOW;
+    const clock = steadyClock();
     const starts: number[] = [];
     const { attempt } = subscriber(async () => {
-      if (starts.push(now) === 1) await end(withdrawn, NOW);
-      now += 400;
-      await sleep(2);
+      if (starts.push(clock.passedMs) === 1) await end(withdrawn, NOW);
+      clock.passedMs += 400;
       return OK;
     });
-    await dispatchOn(DB, () => now, [withdrawn.id], attempt);
-    expect(starts.length).toBeGreaterThan(1);
-    expect(starts.filter((at) => at - NOW > WITHDRAWN_MS)).toEqual([]);
+    await dispatchAt(() => NOW + clock.passedMs, [withdrawn.id], attempt);
+    expect(starts).toEqual([0, 400, 800]);
     const states = { delivered: starts.length, cancelled: 40 - starts.length };
     expect(await statesOf(withdrawn.id)).toEqual(states);
-    await dispatchAt(now + HOUR_MS, [withdrawn.id], OK);
+    await dispatchAt(NOW + HOUR_MS, [withdrawn.id], OK);
     expect(await statesOf(withdrawn.id)).toEqual(states);
   });
 });
 
-test("a subscription that is deleted while the clock is set back gets no other post", async () => {
-  const { workspaceId, id } = await owed(3, NOW - 2 * HOUR_MS);
-  let now = NOW;
-  const { posts, attempt } = subscriber(async () => {
-    await commit(db, deleteSubscription(workspaceId, id, NOW));
-    now = NOW - HOUR_MS;
-    return OK;
-  });
-  await dispatchAt(() => now, [id], attempt);
-  expect(posts).toHaveLength(1);
-});
-
-test("a subscription whose URL changes during a dispatch gets no post at the old one later than 2 s after", async () => {
+test("a subscription whose URL changes during a dispatch gets no request at the old one later than 2 s after", async () => {
   const { id } = await owed(20, NOW);
-  const { DB } = observedDatabase({ before: (trip) => (trip > 1 ? sleep(100) : undefined) });
   const url = subscriberUrl();
-  let now = NOW;
+  const clock = steadyClock();
   const starts: [at: number, url: string][] = [];
-  await dispatchOn(
-    DB,
-    () => now,
+  await dispatchAt(
+    () => NOW + clock.passedMs,
     [id],
     async (_, target) => {
-      if (starts.push([now, target.url]) === 1) await commit(db, updateSubscription(id, { url }));
-      now += 400;
-      await sleep(2);
+      if (starts.push([clock.passedMs, target.url]) === 1)
+        await commit(db, updateSubscription(id, { url }, NOW));
+      clock.passedMs += 400;
       return OK;
     },
   );
-  const late = starts.filter(([at]) => at - NOW > WITHDRAWN_MS);
+  const late = starts.filter(([at]) => at > WITHDRAWN_MS);
   expect(late.length).toBeGreaterThan(1);
   expect(new Set(late.map(([, to]) => to))).toEqual(new Set([url]));
-  expect(await statesOf(id)).toMatchObject({ delivered: starts.length });
-});
-
-describe("a post to the old URL that fails makes the new one wait for nothing,", () => {
-  const AWAY = { kind: "timed_out" } as const;
-  const ENDURING = streakSince(NOW - HOUR_MS, 9, { outageStep: 9 });
-
-  test("if it ends before the change is noticed", async () => {
-    const { id } = await owed(2, NOW);
-    await setSubscription(id, ENDURING);
-    const held = await heldDispatch(NOW, id);
-    await commit(db, updateSubscription(id, { url: subscriberUrl() }));
-    const [left] = await held.finish(AWAY);
-    expect(left).toMatchObject({ blockedUntil: 0, streak: null });
-  });
-
-  test("if it ends while the change is noticed", async () => {
-    const { id } = await owed(2, NOW);
-    await setSubscription(id, { ...ENDURING, concurrency: 2 });
-    const second = Promise.withResolvers<Outcome>();
-    const { DB } = observedDatabase({
-      async before(trip) {
-        if (trip === 2) await commit(db, updateSubscription(id, { url: subscriberUrl() }));
-      },
-      async after(trip) {
-        if (trip !== 2) return;
-        second.resolve(AWAY);
-        await sleep(10);
-      },
-    });
-    const { posts, attempt } = subscriber(() => (posts.length === 1 ? OK : second.promise));
-    // An outcome is recorded a second later, although another post is in flight.
-    const startedAt = Date.now();
-    await dispatchOn(DB, () => NOW + Date.now() - startedAt, [id], attempt);
-    expect(posts).toHaveLength(2);
-    expect(await subscriptionRow(id)).toMatchObject({ blockedUntil: 0, streak: null });
-  });
-
-  test("and if it ends afterwards", async () => {
-    const { id } = await owed(3, NOW);
-    await setSubscription(id, { ...ENDURING, concurrency: 2 });
-    const noticed = Promise.withResolvers<void>();
-    const { DB } = observedDatabase({ after: (trip) => void (trip === 2 && noticed.resolve()) });
-    let [now, posts] = [NOW, 0];
-    const attempt = async () => {
-      if (++posts === 1) {
-        await noticed.promise;
-        await sleep(10);
-        return AWAY;
-      }
-      await commit(db, updateSubscription(id, { url: subscriberUrl() }));
-      // The third one waits for an exchange.
-      now += WITHDRAWN_MS - 100;
-      return OK;
-    };
-    await dispatchOn(DB, () => now, [id], attempt);
-    // What failed at the old URL is due at the new one.
-    expect(await statesOf(id)).toEqual({ delivered: 3 });
-    expect(await subscriptionRow(id)).toMatchObject({ blockedUntil: 0, failingSince: null });
-  });
+  expect(await statesOf(id)).toEqual({ delivered: 20 });
 });
 
 describe("a large backlog that is withdrawn", () => {
@@ -266,15 +174,18 @@ describe("a large backlog that is withdrawn", () => {
   test("is not revived if access returns in the meantime", async () => {
     const { workspaceId, id } = await owed(5_000, NOW);
     let now = NOW;
+    const clock = steadyClock();
     const held = await heldDispatch(() => now, id);
     await withdrawAccess(workspaceId);
     await commit(db, updateAccess(workspaceId, true));
     const fresh = (await announceLeads(workspaceId, 3, NOW + 1)).map((draft) => draft.id);
     now += WITHDRAWN_MS;
+    clock.passedMs = WITHDRAWN_MS;
     await held.finish(OK);
-    const { posts, attempt } = subscriber();
-    for (let i = 0; i < 4; i++) await dispatchAt(NOW + LEASE_MS + i, [id], attempt);
-    expect(posts.toSorted()).toEqual(fresh.toSorted());
+    await dispatchAt(NOW + LEASE_MS, [id], OK);
+    const rows = await deliveriesTo(id);
+    const sent = rows.filter(({ state }) => state === "delivered").map(({ eventId }) => eventId);
+    expect(sent).toEqual(expect.arrayContaining(fresh));
     expect(await statesOf(id)).toEqual({ cancelled: 4_999, delivered: 4 });
     const ledger = await exports.Platform.ledger({ workspaceId });
     expect(ledger).toMatchObject({ created: 5_003, pending: 0, addsUp: true });
@@ -290,7 +201,7 @@ test("an event type that is listed again has its deliveries cancelled, whatever 
     ["lead.created", "run.completed"],
     ["lead.created"],
   ];
-  for (const events of lists) await commit(db, updateSubscription(id, { events }));
+  for (const events of lists) await commit(db, updateSubscription(id, { events }, NOW));
   await dispatchAt(NOW, [id], OK, "slow");
   expect(await statesOf(id)).toEqual({ cancelled: 2 });
 });
@@ -299,7 +210,7 @@ test("an event type that is listed later has pending deliveries, whatever was li
   const { workspaceId } = await openWorkspace();
   const { id } = await subscribe(workspaceId, { events: ["run.completed"] });
   const lists: WebhookEvent[][] = [["run.completed"], ["lead.created", "run.completed"]];
-  for (const events of lists) await commit(db, updateSubscription(id, { events }));
+  for (const events of lists) await commit(db, updateSubscription(id, { events }, NOW));
   await announceLeads(workspaceId, 1, NOW);
   const { items } = await exports.Platform.listDeliveries({ webhookId: id });
   expect(items).toMatchObject([{ type: "lead.created", state: "pending" }]);
@@ -341,4 +252,78 @@ test("a deleted subscription without pending deliveries needs no dispatch", asyn
   await dispatchAt(NOW, [id], OK);
   const { wakeUps } = await commit(db, deleteSubscription(workspaceId, id, NOW));
   expect(wakeUps).toEqual([]);
+});
+
+describe("too many pending deliveries", () => {
+  /** Inserts pending deliveries of events that are newer than all others. */
+  const insertNewer = (
+    count: number,
+    { id, workspaceId }: { id: string; workspaceId: string },
+    values: Partial<typeof deliveries.$inferInsert> = {},
+  ) =>
+    insertDeliveries(
+      Array.from({ length: count }, (_, i) => ({
+        subscriptionId: id,
+        eventId: `evt_z${i}`,
+        workspaceId,
+        dueAt: NOW + HOUR_MS,
+        ...values,
+      })),
+    );
+  /** Runs the scheduled job, and then the dispatch that it wakes. */
+  async function limit(id: string) {
+    const { env, fast, slow } = isolated();
+    await sweep(env, NOW);
+    const woken = [...fast, ...slow].filter(({ subscriptionId }) => subscriptionId === id);
+    if (woken.length > 0) await dispatchAt(NOW, [id], NOT_SENT);
+    return woken.length > 0;
+  }
+  const NOT_SENT = () => expect.unreachable("nothing is sent");
+
+  test.each([
+    ["as many as the bound", PENDING_MAX - 2, {}, 0],
+    ["two beyond the bound", PENDING_MAX, {}, 2],
+    ["those of a replay, which do not count", PENDING_MAX, { priority: PRIORITY.replay }, 0],
+  ])("are exhausted from the oldest on: %s", async (_, count, values, exhausted) => {
+    const about = await owed(2, NOW + HOUR_MS);
+    const ids = about.drafts.map((draft) => draft.id);
+    await insertNewer(count, about, values);
+    expect(await limit(about.id)).toBe(exhausted > 0);
+    const rows = await deliveriesTo(about.id);
+    const found = rows.filter(({ state }) => state === "exhausted");
+    expect(found.map(({ eventId }) => eventId).toSorted()).toEqual(
+      ids.slice(0, exhausted).toSorted(),
+    );
+    expect(found).toMatchObject(
+      Array(exhausted).fill({ lastOutcome: "overflow", lastStatus: null, settledAt: NOW }),
+    );
+    expect(await subscriptionRow(about.id)).toMatchObject({
+      cancelling: false,
+      pendingExhaustedAt: exhausted > 0 ? NOW : null,
+    });
+    expect(await limit(about.id)).toBe(false);
+  });
+
+  test("stay pending while their workspace moves", async () => {
+    const about = await owed(1, NOW + HOUR_MS);
+    await insertNewer(PENDING_MAX, about);
+    const lock = (writeLock: "draining" | null) =>
+      db.update(workspaces).set({ writeLock }).where(eq(workspaces.id, about.workspaceId));
+    await lock("draining");
+    await limit(about.id);
+    expect(await statesOf(about.id)).toEqual({ pending: PENDING_MAX + 1 });
+    await lock(null);
+    await limit(about.id);
+    expect(await statesOf(about.id)).toEqual({ pending: PENDING_MAX, exhausted: 1 });
+  });
+
+  test.each([
+    ["a success ends", OK, null],
+    ["a failure does not end", answered(400), NOW],
+  ])("%s the note that deliveries were exhausted", async (_, outcome, expected) => {
+    const { id } = await owed(1, NOW);
+    await setSubscription(id, { concurrency: 6, pendingExhaustedAt: NOW });
+    await dispatchAt(NOW, [id], outcome);
+    expect((await subscriptionRow(id)).pendingExhaustedAt).toBe(expected);
+  });
 });

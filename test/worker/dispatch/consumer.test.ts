@@ -2,11 +2,10 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
-import { consume } from "../../../src/delivery/consumer.ts";
-import { nextWakeUp, type WakeUpMessage } from "../../../src/delivery/messages.ts";
-import type { RoundSubscription } from "../../../src/delivery/round.ts";
-import { createSender } from "../../../src/delivery/sender.ts";
-import type { DispatchPorts } from "../../../src/delivery/session.ts";
+import { createSender } from "../../../src/delivery/send.ts";
+import { nextWakeUp, type WakeUpFacts, type WakeUpMessage } from "../../../src/delivery/wake.ts";
+import { consume } from "../../../src/dispatch/consumer.ts";
+import type { DispatchPorts } from "../../../src/dispatch/deliver.ts";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { sleep } from "../../../src/primitives/timing.ts";
 import {
@@ -14,7 +13,6 @@ import {
   announceLeads,
   answered,
   BROKEN,
-  consumeBodies,
   consumeFor,
   deliveryTo,
   FIRST_WAIT_MS,
@@ -22,6 +20,7 @@ import {
   jumpTo,
   observedDatabase,
   owed,
+  owedToMany,
   receivedBy,
   setSubscription,
   statesOf,
@@ -129,41 +128,49 @@ describe("a message", () => {
   });
 });
 
-describe("the next wake of a subscription", () => {
+describe("the next wake-up of a subscription", () => {
   const NOW = Date.UTC(2026, 0, 5, 12);
-  const idle = {
-    maySend: true,
-    cancelling: false,
-    leasedElsewhereUntil: null,
-    nextSendAt: null,
+  const idle: WakeUpFacts = {
     subscriptionId: "sub",
     slow: false,
+    cancelling: false,
+    maySend: true,
+    leasedElsewhere: false,
+    nextSendAt: null,
+    nextMessageAt: 0,
   };
-  const LEASED = { leasedElsewhereUntil: NOW + 9 };
+  const AT_ONCE = { subscriptionId: "sub", queue: "fast" };
+  const LATER = NOW + 60_000;
 
-  const IMMEDIATELY = { subscriptionId: "sub", queue: "fast" };
-
-  test.each<[string, Partial<RoundSubscription>, object | null, (number | null)?]>([
+  test.each<[string, Partial<WakeUpFacts>, object | null]>([
     ["with nothing pending: none", {}, null],
-    ["with a message on its way: none", { nextSendAt: NOW + 60_000 }, null, null],
-    ["with more due: immediately", { nextSendAt: NOW }, IMMEDIATELY, null],
+    ["with more due: at once", { nextSendAt: NOW }, AT_ONCE],
     [
-      "whose noted time has come: by a message that names it",
-      { nextSendAt: NOW - 1 },
-      { ...IMMEDIATELY, wakeAt: NOW - 1 },
-      NOW - 1,
+      "with more due, in the slow queue",
+      { nextSendAt: NOW, slow: true },
+      { ...AT_ONCE, queue: "slow" },
+    ],
+    ["with more due later: then", { nextSendAt: LATER }, { ...AT_ONCE, wakeAt: LATER }],
+    [
+      "for which a message arrives in time: none",
+      { nextSendAt: LATER, nextMessageAt: LATER },
+      null,
     ],
     [
-      "with more due later: then",
-      { nextSendAt: NOW + 60_000 },
-      { ...IMMEDIATELY, wakeAt: NOW + 60_000 },
+      "for which a message arrives too late: then",
+      { nextSendAt: LATER, nextMessageAt: LATER + 1 },
+      { ...AT_ONCE, wakeAt: LATER },
     ],
-    ["that is no longer owed it: none", { nextSendAt: NOW, maySend: false }, null],
-    ["with more to cancel: immediately", { cancelling: true }, IMMEDIATELY],
-    ["that another dispatch leases: none", { nextSendAt: NOW, ...LEASED }, null],
-  ])("%s", (_, found, expected, wakeAt = NOW + 60_000) => {
-    const subscription = { ...idle, ...found } as RoundSubscription;
-    expect(nextWakeUp(subscription, wakeAt, NOW)).toEqual(expected);
+    [
+      "for which the message has arrived, by a clock that is a second ahead: then",
+      { nextSendAt: NOW + 1_000, nextMessageAt: NOW + 1_000 },
+      { ...AT_ONCE, wakeAt: NOW + 1_000 },
+    ],
+    ["that may not be sent to: none", { nextSendAt: NOW, maySend: false }, null],
+    ["with more to end: at once", { cancelling: true, maySend: false }, AT_ONCE],
+    ["that another dispatch leases: none", { nextSendAt: NOW, leasedElsewhere: true }, null],
+  ])("%s", (_, found, expected) => {
+    expect(nextWakeUp({ ...idle, ...found }, NOW)).toEqual(expected);
   });
 });
 
@@ -175,23 +182,32 @@ describe("a batch", () => {
     await consumeFor([id], deployment.env);
     const delays = [...deployment.fast, ...deployment.slow].map((sent) => sent.delaySeconds);
     expect(delays).toHaveLength(1);
-    expect(delays[0]).toBeGreaterThanOrEqual(FIRST_WAIT_MS / 1000);
-    expect(delays[0]).toBeLessThanOrEqual((1.2 * FIRST_WAIT_MS) / 1000 + 1);
+    // Its circuit is open for a second.
+    expect(delays[0]).toBe(1);
     await announceLeads(workspaceId, 2, now + 2 * FIRST_WAIT_MS + 10_000);
     jumpTo(now + 2 * FIRST_WAIT_MS);
     await consumeFor([id], deployment.env);
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, streak: null });
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, circuits: {} });
     expect(deployment.fast.at(-1)).toMatchObject({ subscriptionId: id, delaySeconds: 10 });
   });
 
-  test("with a delayed and an immediate message for a subscription knows that both have arrived", async () => {
-    const now = Date.now();
-    const { id } = await owed(1, now + 60_000);
-    await setSubscription(id, { notedWakeAt: now + 30_000 });
-    const deployment = isolated();
-    const wakeUp = { subscriptionId: id, queue: "fast" };
-    await consumeBodies([{ ...wakeUp, wakeAt: now + 30_000 }, wakeUp], deployment.env, OK);
-    expect(deployment.fast).toMatchObject([{ subscriptionId: id, wakeAt: now + 60_000 }]);
+  test("for six subscriptions gives each one connection, and leaves the rest to another invocation", async () => {
+    const ids = await owedToMany(8, 3, Date.now() - 1);
+    for (const id of ids) await setSubscription(id, { concurrency: 6 });
+    const open = new Map<string, number>();
+    const most: number[] = [];
+    const attempt: DispatchPorts["attempt"] = async (_, { subscriptionId }) => {
+      open.set(subscriptionId, (open.get(subscriptionId) ?? 0) + 1);
+      most.push(Math.max(...open.values()));
+      await sleep(5);
+      open.set(subscriptionId, (open.get(subscriptionId) ?? 0) - 1);
+      return answered(200);
+    };
+    const { explicitAcks, retryMessages } = await consumeFor(ids, isolated().env, attempt);
+    expect(Math.max(...most)).toBe(1);
+    expect(open.size).toBe(6);
+    expect(explicitAcks).toHaveLength(6);
+    expect(retryMessages).toHaveLength(2);
   });
 
   test.each(["fast", "slow"] as const)(

@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { commit } from "../../../src/db/client.ts";
-import { selectWakeUps } from "../../../src/delivery/due.ts";
-import { sendWakeUps, type WakeUp } from "../../../src/delivery/messages.ts";
 import type { QueueName } from "../../../src/delivery/policy.ts";
+import { selectWakeUps, sendWakeUps, type WakeUp } from "../../../src/delivery/wake.ts";
 import {
   consumeBodies,
   db,
+  failingSince,
   HOUR_MS,
   isolated,
   owed,
@@ -40,12 +40,9 @@ describe("the consumer is woken", () => {
     const named = { subscriptionId: "slow-0", queue: "slow" as const };
     const wakeAts = [-60, 29.5, 172_800].map((seconds) => Date.now() + seconds * 1000);
     for (const wakeAt of wakeAts) await sendWakeUps(bindings, "DB_2", [{ ...named, wakeAt }]);
-    const [past, soon, late] = wakeAts.map((wakeAt) => ({ ...named, database: "DB_2", wakeAt }));
-    expect(slow).toEqual([
-      { ...past, delaySeconds: 0 },
-      { ...soon, delaySeconds: 30 },
-      { ...late, delaySeconds: 86_400 },
-    ]);
+    expect(slow).toEqual(
+      [0, 30, 86_400].map((delaySeconds) => ({ ...named, database: "DB_2", delaySeconds })),
+    );
   });
 
   test("in batches of at most 100, as Queues requires", async () => {
@@ -61,7 +58,7 @@ describe("the consumer is woken", () => {
     const deployment = isolated({ DELIVERIES: REFUSING_QUEUE });
     expect(await sendWakeUps(deployment.env, "DB", mixed)).toBe(false);
     expect(deployment.slow).toHaveLength(1);
-    const other = isolated({ REDELIVERIES: REFUSING_QUEUE });
+    const other = isolated({ SLOW_DELIVERIES: REFUSING_QUEUE });
     expect(await sendWakeUps(other.env, "DB", mixed)).toBe(false);
     expect(other.fast).toHaveLength(1);
   });
@@ -76,14 +73,14 @@ test("a deleted subscription whose deliveries wait to be cancelled is not woken 
 });
 
 test.each([
-  ["no message is underway, wakes its subscription", 0, true],
-  ["a message is underway that arrives in time, wakes nobody", NOW + HOUR_MS, false],
-  ["a message is underway that arrives too late, wakes its subscription", NOW + HOUR_MS + 1, true],
+  ["no message will arrive, wakes its subscription", 0, true],
+  ["a message arrives in time, wakes nobody", NOW + HOUR_MS, false],
+  ["a message arrives too late, wakes its subscription", NOW + HOUR_MS + 1, true],
 ])(
-  "an event that is recorded while requests are spaced, and %s",
-  async (_, notedWakeAt, isWoken) => {
+  "an event that is recorded while its circuit is open, and %s",
+  async (_, nextMessageAt, isWoken) => {
     const { id, workspaceId } = await owed(1, NOW);
-    await setSubscription(id, { blockedUntil: NOW + HOUR_MS, notedWakeAt });
+    await setSubscription(id, { ...failingSince(NOW, 1, NOW + HOUR_MS), nextMessageAt });
     const wakeUps = await commit(db, selectWakeUps(workspaceId, NOW));
     expect(wakeUps.map(({ subscriptionId }) => subscriptionId)).toEqual(isWoken ? [id] : []);
   },

@@ -2,8 +2,8 @@ import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
-import { LEASE_MS } from "../../../src/delivery/round.ts";
-import { createSender } from "../../../src/delivery/sender.ts";
+import { createSender } from "../../../src/delivery/send.ts";
+import { LEASE_MS } from "../../../src/dispatch/claims.ts";
 import { expectDataKey, openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { sealSecret } from "../../../src/endpoints/secrets.ts";
 import { mintSecret } from "../../../src/endpoints/signature.ts";
@@ -43,6 +43,7 @@ import { interposed } from "../../support/interposed.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { damageLead, record } from "../../support/record.ts";
 import type { Received } from "../../support/subscribers.ts";
+import { steadyClock } from "../../support/timers.ts";
 import { until } from "../../support/until.ts";
 
 afterEach(() => {
@@ -99,9 +100,9 @@ describe("a delivery", () => {
     await announceLeads(workspaceId, 1, Date.now());
     const startedAt = Date.now();
     await consumeFor([id], isolated().env);
-    const { blockedUntil } = await subscriptionRow(id);
-    expect(blockedUntil - startedAt).toBeGreaterThanOrEqual(waits * 1_000);
-    expect(blockedUntil - startedAt).toBeLessThan((waits + 10) * 1_000);
+    const { openUntil = 0 } = (await subscriptionRow(id)).circuits["lead.created"] ?? {};
+    expect(openUntil - startedAt).toBeGreaterThanOrEqual(waits * 1_000);
+    expect(openUntil - startedAt).toBeLessThan((waits + 10) * 1_000);
   });
 
   test("is retried with the same id and bytes, signed afresh", async () => {
@@ -109,14 +110,18 @@ describe("a delivery", () => {
     const later = now + 2 * FIRST_WAIT_MS;
     const { id, url, secret, drafts } = await owed(1, now, { behaviour: "first-fails" });
     await consumeFor([id], isolated().env);
-    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1, lastStatus: 503 });
+    expect(await deliveryTo(id)).toMatchObject({
+      state: "pending",
+      attemptsMade: 1,
+      lastStatus: 503,
+    });
     jumpTo(later);
     await consumeFor([id], isolated().env);
     const received = await receivedBy({ url });
     expect(received.map(({ body }) => body)).toEqual([drafts[0]?.body, drafts[0]?.body]);
     const times = received.map((one) => expectSigned(one, secret));
     expect(times[1]).toBe(Math.floor(later / 1000));
-    const settled = { state: "delivered", attempts: 2, lastStatus: 200 };
+    const settled = { state: "delivered", attemptsMade: 2, lastStatus: 200 };
     expect(await deliveryTo(id)).toMatchObject(settled);
   });
 
@@ -126,7 +131,7 @@ describe("a delivery", () => {
     await announceLeads(workspaceId, 1, Date.now());
     await consumeFor([id], isolated().env);
     expect(await receivedBy({ url: "https://169.254.169.254/" })).toEqual([]);
-    const refused = { state: "pending", attempts: 1, lastOutcome: "refused", lastStatus: null };
+    const refused = { state: "pending", attemptsMade: 1, lastOutcome: "refused", lastStatus: null };
     expect(await deliveryTo(id)).toMatchObject(refused);
   });
 
@@ -145,7 +150,7 @@ describe("a delivery", () => {
     const unreadable = { state: "pending", attempts: 1, lastOutcome: "unreadable" };
     expect(rows).toMatchObject([unreadable, { state: "delivered" }]);
     expect(rows[0]?.dueAt).toBeGreaterThanOrEqual(now + FIRST_WAIT_MS);
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, streak: null, blockedUntil: 0 });
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, circuits: {} });
     const call = { webhookId: id, eventId: rows[0]?.eventId ?? "" };
     expect(await exports.Platform.readDelivery(call)).toMatchObject({
       state: "retrying",
@@ -211,6 +216,7 @@ describe("the attempts of a dispatch", () => {
 
   test("are signed with a secret that was rotated while their claim was on its way", async () => {
     jumpTo(NOW);
+    const clock = steadyClock();
     const { id, url } = await owed(1, NOW);
     const rotated: string[] = [];
     const { DB } = observedDatabase({
@@ -219,6 +225,7 @@ describe("the attempts of a dispatch", () => {
         const rotation = await rotateSecret(db, env.ENCRYPTION_KEYS, id, 0, NOW + 100);
         rotated.push(rotation.secret);
         vi.setSystemTime(NOW + 5_000);
+        clock.passedMs = 5_000;
       },
     });
     await consumeFor([id], isolated({ DB }).env);
@@ -258,7 +265,7 @@ describe("when D1 returns an error", () => {
     const deployment = isolated({ DB });
     expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
     const hint = { subscriptionId: id, queue: "fast", delaySeconds: LEASE_MS / 1000 };
-    expect(deployment.fast).toEqual([{ ...hint, wakeAt: expect.any(Number) }]);
+    expect(deployment.fast).toEqual([hint]);
     expect(await receivedBy({ url })).toHaveLength(posted);
     const row = { state: "pending", attempts: 0, lastOutcome: null, dueAt: now };
     expect(await deliveryTo(id)).toMatchObject(row);
@@ -278,7 +285,7 @@ describe("when D1 returns an error", () => {
   });
 });
 
-test("a delayed wake-up message is sent even if the reply to its round is lost", async () => {
+test("a delayed wake-up message is sent even if the reply to its settlement is lost", async () => {
   const { id } = await owed(1, Date.now(), { behaviour: "status-500" });
   let hasLost = false;
   const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
@@ -314,7 +321,7 @@ test("a manual send that cannot be attempted is not claimed again at once", asyn
 test("when a queue rejects the wake after the commit, the call succeeds and the sweep finds the event", async () => {
   const workspaceId = await createWorkspace();
   const { id, url } = await subscribe(workspaceId);
-  const refusing = isolated({ DELIVERIES: REFUSING_QUEUE, REDELIVERIES: REFUSING_QUEUE });
+  const refusing = isolated({ DELIVERIES: REFUSING_QUEUE, SLOW_DELIVERIES: REFUSING_QUEUE });
   const platform = new Platform(createExecutionContext(), refusing.env);
   const { ids } = await platform.recordLeads({ workspaceId, leads: [leadReport("lead-1")] });
   expect(await statesOf(id)).toEqual({ pending: 1 });

@@ -1,16 +1,28 @@
-import { openDataKey } from "../encryption/personal-data.ts";
+import { openDataKey, type WorkspaceKey } from "../encryption/personal-data.ts";
 import { openHeaders } from "../endpoints/headers.ts";
 import { createGuard } from "../endpoints/resolve.ts";
 import { openSigner } from "../endpoints/secrets.ts";
 import type { Signer } from "../endpoints/signature.ts";
-import { makeBody, UnreadableEvent } from "../events/bodies.ts";
+import { type BodyRow, makeBody, UnreadableEvent } from "../events/bodies.ts";
 import { log, logError } from "../log.ts";
 import { abortAfter } from "../primitives/timing.ts";
 import { type Outcome, statusOf, succeeded } from "./outcome.ts";
 import type { PendingDelivery } from "./policy.ts";
 import { post, TEST_HEADER, WEBHOOK_HEADER } from "./post.ts";
 import { RESPONSE_READ_MS, readResponse, sealResponse } from "./response.ts";
-import type { DueDelivery, RoundSubscription } from "./round.ts";
+
+/** The part of a subscription that its requests need. */
+export interface Destination extends WorkspaceKey {
+  subscriptionId: string;
+  url: string;
+  sealedSecret: string;
+  sealedHeaders: string | null;
+  /** Previous secrets, sealed, that still sign during their grace period. */
+  earlierSecrets: string[];
+}
+
+/** A delivery that is due, with the row that its body is made from. */
+export interface DueDelivery extends PendingDelivery, BodyRow {}
 
 /** The body of a request, with the headers that sign it. */
 interface Signed {
@@ -20,21 +32,17 @@ interface Signed {
   signedAt: number;
 }
 
-/** A delivery that a session may send, with its signed body. */
+/** A delivery that may be sent, with its signed body. */
 export interface PreparedDelivery extends PendingDelivery {
-  subscriptionId: string;
   /** Rejects if the body or the signature cannot be made; the error surfaces when it is sent. */
   signed: Promise<Signed>;
 }
 
-/** The part of a subscription that its requests need. */
-export type Target = Pick<
-  RoundSubscription,
-  "workspaceId" | "sealedDataKey" | "url" | "sealedSecret" | "sealedHeaders" | "earlierSecrets"
->;
-
 /** The outcome of a request, with the part of its response to store. */
 export type OutcomeWithResponse = Outcome & { storedResponse?: Promise<string | null> };
+
+/** Makes, signs and sends requests; tests replace it. */
+export type Sender = Pick<ReturnType<typeof createSender>, "prepare" | "attempt">;
 
 /**
  * Creates a sender, which makes, signs and sends requests.
@@ -45,40 +53,25 @@ export function createSender(env: Env, isTest = false) {
   const isForbidden = createGuard(env);
 
   /**
-   * Begins to make and sign the bodies of deliveries, as `DispatchPorts` says. The whole claim is begun at once, so that
-   * most requests need not wait for Web Crypto.
+   * Begins to make and sign the bodies of deliveries. The whole claim is begun at once, so that most requests need not
+   * wait for Web Crypto.
+   *
+   * @param now the time of the signatures, in Unix milliseconds. The target was read after it, so that a secret that was
+   *   rotated before this time signs.
    */
   function prepare(
     rows: readonly DueDelivery[],
-    targets: ReadonlyMap<string, Target>,
+    target: Destination,
     now: number,
   ): PreparedDelivery[] {
-    // Deliveries of one event share its body, and those of one subscription its signer.
-    const bodies = new Map<string, Promise<string>>();
-    const signers = new Map<string, Promise<Signer>>();
+    const signer = openSigner(env, target.subscriptionId, target);
     return rows.map((row) => {
-      const { subscriptionId, eventId } = row;
-      const target = targets.get(subscriptionId) as Target;
-      const body = bodies.get(eventId) ?? makeBody(env.ENCRYPTION_KEYS, target, row);
-      // Decrypts the subscription's secrets. Each signs the event's id, the second and the body (signature.ts).
-      const signer = signers.get(subscriptionId) ?? openSigner(env, subscriptionId, target);
-      bodies.set(eventId, body);
-      signers.set(subscriptionId, signer);
-      const signed = sign(eventId, body, signer, now);
+      const body = makeBody(env.ENCRYPTION_KEYS, target, row);
+      const signed = sign(row.eventId, body, signer, now);
       // A rejection is handled when the delivery is sent.
       signed.catch(() => {});
-      return {
-        subscriptionId,
-        eventId,
-        type: row.type,
-        priority: row.priority,
-        attempts: row.attempts,
-        attemptsMade: row.attemptsMade,
-        dueAt: row.dueAt,
-        scheduledAt: row.scheduledAt,
-        lastAt: row.lastAt,
-        signed,
-      };
+      const { eventId, type, priority, attempts, attemptsMade, firstAt, dueAt } = row;
+      return { eventId, type, priority, attempts, attemptsMade, firstAt, dueAt, signed };
     });
   }
 
@@ -90,14 +83,13 @@ export function createSender(env: Env, isTest = false) {
    *   cannot be made; anything else if, for example, a secret cannot be decrypted.
    */
   async function send(
-    delivery: PreparedDelivery,
-    target: Target,
+    { eventId, signed }: PreparedDelivery,
+    target: Destination,
     now: number,
   ): Promise<OutcomeWithResponse> {
-    const { url, workspaceId, sealedDataKey, sealedHeaders } = target;
-    const { subscriptionId, eventId } = delivery;
+    const { subscriptionId, url, workspaceId, sealedDataKey, sealedHeaders } = target;
     if (await isForbidden(url)) return { kind: "refused" };
-    const { body, signature, signedAt } = await delivery.signed;
+    const { body, signature, signedAt } = await signed;
     // An attempt is signed for the second in which it starts, from which history/delivery.ts recomputes its signature.
     // The signature of the claim is used if it was made for that second.
     const isCurrent = Math.floor(now / 1000) === Math.floor(signedAt / 1000);
@@ -118,26 +110,25 @@ export function createSender(env: Env, isTest = false) {
       ? abortAfter(RESPONSE_READ_MS, (signal) => readResponse(response, signal))
       : Promise.resolve(null);
     const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, sealedDataKey);
-    const storedResponse = sealResponse(delivery, received, clue, openKey, headers);
-    return { ...outcome, storedResponse };
+    const key = { subscriptionId, eventId };
+    return { ...outcome, storedResponse: sealResponse(key, received, clue, openKey, headers) };
   }
 
   /**
-   * Sends a delivery, and logs an attempt that fails or cannot be made.
+   * Sends a delivery, and logs an attempt that fails or cannot be made. Throws like `send`.
    *
    * @param startedAt Unix milliseconds.
    */
   async function attempt(
     delivery: PreparedDelivery,
-    target: Target,
+    target: Destination,
     startedAt: number,
   ): Promise<OutcomeWithResponse> {
     const about = () => ({
       eventId: delivery.eventId,
-      webhookId: delivery.subscriptionId,
+      webhookId: target.subscriptionId,
       host: new URL(target.url).host,
-      // Of its retry schedule. After an early attempt, the next one has the same number.
-      attempt: delivery.attempts + 1,
+      attempt: delivery.attemptsMade + 1,
     });
     try {
       const outcome = await send(delivery, target, startedAt);

@@ -1,0 +1,222 @@
+import { z } from "@hono/zod-openapi";
+import { and, eq, lte, sql } from "drizzle-orm";
+import { isId } from "../contract/ids.ts";
+import { SWEEP_MAX } from "../contract/limits.ts";
+import { MINUTE_MS } from "../contract/time.ts";
+import { qb } from "../db/builder.ts";
+import { commit, type Database, prepared, query, readAs, type Statements } from "../db/client.ts";
+import { DIRECTORY, isBound } from "../db/databases.ts";
+import { subscriptions } from "../db/schema.ts";
+import { logError } from "../log.ts";
+import { chunk } from "../primitives/chunk.ts";
+import { isWritable } from "../workspaces/write-lock.ts";
+import { nextSendAt, subscriptionsWithPending } from "./due.ts";
+import { type QueueName, queueOf } from "./policy.ts";
+
+/*
+ * A wake-up message is a hint to look in the database for deliveries of a subscription. It is immediate, or delayed
+ * until the next delivery may be sent, which is how retries begin. While something is pending, a dispatch leases the
+ * subscription, or a message will arrive in time, or the workspace is moving, which ends with wake-ups. If a message is
+ * lost or a process dies, the scheduled job wakes the subscription within a minute or two (`findLate`).
+ *
+ * `nextMessageAt` of a subscription is when its next delayed message arrives. Without it, each event that is recorded
+ * while a circuit is open would send one more. A clock that is off by more than a second costs the time until the
+ * scheduled job.
+ */
+
+/** A subscription with deliveries to send or to end, and the queue for its message. */
+export interface WakeUp {
+  subscriptionId: string;
+  queue: QueueName;
+  /** When its message is to arrive, in Unix milliseconds; at once if absent. */
+  wakeAt?: number;
+}
+
+/** A message that was noted for this long from now, or less, counts as arrived: consumers' clocks differ a little. */
+const ARRIVED_MS = 1_000;
+
+/** SQL condition: no delayed message arrives in time for what may be sent at `next_at`. */
+const HAS_NO_MESSAGE = sql`(next_message_at <= ${sql.placeholder("now")} + ${sql.raw(`${ARRIVED_MS}`)} OR next_message_at > next_at)`;
+
+/** What decides about the next wake-up of a subscription, as the last transaction of a dispatch has found it. */
+export interface WakeUpFacts {
+  subscriptionId: string;
+  slow: boolean;
+  /** Whether deliveries are to be ended without a request. */
+  cancelling: boolean;
+  maySend: boolean;
+  /** Whether another dispatch leases it. */
+  leasedElsewhere: boolean;
+  /** When its next delivery may be sent; null if none is pending. */
+  nextSendAt: number | null;
+  nextMessageAt: number;
+}
+
+/**
+ * Decides how to wake a subscription next: at once, or later if nothing may be sent yet. Returns null if nothing is
+ * pending, if the subscription may not be sent to, or if another message or dispatch takes care of it.
+ */
+export function nextWakeUp(facts: WakeUpFacts, now: number): WakeUp | null {
+  const { subscriptionId, nextSendAt, nextMessageAt } = facts;
+  // That dispatch looks for more before it releases the lease. If it has died, the scheduled job wakes the subscription.
+  if (facts.leasedElsewhere) return null;
+  const wakeUp = { subscriptionId, queue: queueOf(facts) };
+  if (facts.cancelling) return wakeUp;
+  if (nextSendAt === null || !facts.maySend) return null;
+  if (nextSendAt <= now) return wakeUp;
+  const arrivesInTime = nextMessageAt > now + ARRIVED_MS && nextMessageAt <= nextSendAt;
+  return arrivesInTime ? null : { ...wakeUp, wakeAt: nextSendAt };
+}
+
+/** Notes when the delayed message of a subscription arrives, unless another dispatch has leased it in the meantime. */
+export async function noteMessage(db: Database, { subscriptionId, wakeAt }: WakeUp, now: number) {
+  if (wakeAt === undefined) return;
+  const isFree = and(
+    eq(subscriptions.id, subscriptionId),
+    lte(subscriptions.leasedUntil, now),
+    isWritable(subscriptions.workspaceId),
+  );
+  await commit(db, qb.update(subscriptions).set({ nextMessageAt: wakeAt }).where(isFree));
+}
+
+/**
+ * Selects a wake-up for each subscription of a workspace that has something to send now, or something to send later for
+ * which no message arrives in time. The latter is woken now, too: its dispatch sends the delayed message. A delivery
+ * that is cancelled, but whose row still says `pending`, counts, because the dispatch marks it.
+ *
+ * A subscription that a dispatch leases needs none: the dispatch looks again when it releases the lease, and finds what
+ * was committed until then.
+ *
+ * @param now Unix milliseconds.
+ */
+export function selectWakeUps(workspaceId: string, now: number): Statements<WakeUp[]> {
+  return readAs(subscriptionsToWake({ workspaceId, now }), toWakeUps);
+}
+
+/** A row of a query for subscriptions to wake. */
+interface ToWake {
+  subscriptionId: string;
+  slow: 0 | 1;
+}
+
+const toWakeUps = (rows: ToWake[]): WakeUp[] =>
+  rows.map(({ subscriptionId, slow }) => ({
+    subscriptionId,
+    queue: queueOf({ slow: slow === 1 }),
+  }));
+
+const subscriptionsToWake = prepared(
+  qb.all<ToWake>(sql`
+    WITH free AS MATERIALIZED (
+      SELECT ${subscriptions.id} AS id, ${subscriptions.slow} AS slow,
+        ${subscriptions.nextMessageAt} AS next_message_at, ${nextSendAt()} AS next_at
+      FROM ${subscriptions}
+      WHERE ${subscriptions.workspaceId} = ${sql.placeholder("workspaceId")} AND ${subscriptions.deletedAt} IS NULL
+        AND ${subscriptions.leasedUntil} <= ${sql.placeholder("now")})
+    SELECT id AS subscriptionId, slow FROM free
+    WHERE next_at <= ${sql.placeholder("now")} OR next_at IS NOT NULL AND ${HAS_NO_MESSAGE}`),
+);
+
+/** How long a delivery must have been due before the scheduled job wakes its subscription. */
+export const SWEEP_GRACE_MS = MINUTE_MS;
+
+const late = prepared(
+  qb.all<ToWake>(sql`
+  WITH RECURSIVE ${subscriptionsWithPending(sql.placeholder("after"))}
+  SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow
+  FROM with_pending JOIN ${subscriptions} ON ${subscriptions.id} = with_pending.id
+  WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("asOf")} AND ${isWritable(subscriptions.workspaceId)}
+    AND (${sql.placeholder("isSweep")} OR coalesce(${subscriptions.lastAttempt}->>'at', 0) <= ${sql.placeholder("asOf")})
+    AND (${subscriptions.cancelling} AND ${sql.placeholder("isSweep")}
+      OR ${nextSendAt()} <= ${sql.placeholder("asOf")} - ${SWEEP_GRACE_MS})
+  LIMIT ${SWEEP_MAX}`),
+);
+
+/**
+ * Finds up to `SWEEP_MAX` subscriptions, of all workspaces, that no dispatch has handled: their deliveries are late
+ * or, for the scheduled job only, to be ended without a request.
+ *
+ * @param after where the last call stopped; "" to start over.
+ * @param asOf as of when they are late, in Unix milliseconds. The health check asks as of some time ago, and leaves out
+ *   subscriptions with a later attempt.
+ */
+export async function findLate(
+  db: Database,
+  after: string,
+  asOf: number,
+  isSweep = false,
+): Promise<{ wakeUps: WakeUp[]; after: string }> {
+  const found = await query(db, late({ after, asOf, isSweep: isSweep ? 1 : 0 }));
+  const last = found.length === SWEEP_MAX ? found.at(-1)?.subscriptionId : undefined;
+  return { wakeUps: toWakeUps(found), after: last ?? "" };
+}
+
+/** A message of the delivery queues. It names its queue, because a deployment may rename queues. */
+const WakeUpMessage = z.strictObject({
+  subscriptionId: z.string().refine((id) => isId("webhook", id)),
+  queue: z.enum(["fast", "slow"]),
+  /** The name of the subscription's database; if absent, the one that holds the workspace directory. */
+  database: z.string().optional(),
+});
+export type WakeUpMessage = z.infer<typeof WakeUpMessage>;
+
+/** Whether the body of a message is exactly what `sendWakeUps` sends, for a database that is bound. */
+export function isWakeUp(body: unknown, env: Env): body is WakeUpMessage {
+  const { success, data } = WakeUpMessage.safeParse(body);
+  return success && isBound(env, data.database ?? DIRECTORY);
+}
+
+/** The longest delay of a message that Cloudflare Queues accepts. */
+const DELAY_MAX_SECONDS = 86_400;
+/** Maximum messages that Cloudflare Queues accepts in one call. */
+const MESSAGES_MAX = 100;
+
+/**
+ * Sends a wake-up message for each subscription, delayed until its `wakeAt`. If a queue does not accept it, nothing
+ * is lost, because the scheduled job finds deliveries that are late.
+ *
+ * @param database the name of the subscriptions' database.
+ * @returns whether the queues accepted every message.
+ */
+export async function sendWakeUps(
+  env: Env,
+  database: string,
+  wakeUps: readonly WakeUp[],
+): Promise<boolean> {
+  // By the endpoint, not by the attempt: first attempts and retries go through the same queue.
+  const queues = { fast: env.DELIVERIES, slow: env.SLOW_DELIVERIES };
+  const sending: Promise<boolean>[] = [];
+  for (const [queue, group] of Map.groupBy(wakeUps, (wakeUp) => wakeUp.queue)) {
+    const unique = [...new Map(group.map((wakeUp) => [wakeUp.subscriptionId, wakeUp])).values()];
+    const requests = unique.map(({ subscriptionId, wakeAt = 0 }) => ({
+      body: {
+        subscriptionId,
+        queue,
+        ...(database !== DIRECTORY && { database }),
+      } satisfies WakeUpMessage,
+      delaySeconds: delayUntil(wakeAt),
+    }));
+    for (const batch of chunk(requests, MESSAGES_MAX))
+      sending.push(sendBatch(queues[queue], batch));
+  }
+  const accepted = await Promise.all(sending);
+  return accepted.every(Boolean);
+}
+
+async function sendBatch(
+  queue: Queue,
+  requests: MessageSendRequest<WakeUpMessage>[],
+): Promise<boolean> {
+  try {
+    await queue.sendBatch(requests);
+    return true;
+  } catch (error) {
+    logError("queue_send_failed", error, { messages: requests.length });
+    return false;
+  }
+}
+
+function delayUntil(wakeAt: number): number {
+  const seconds = Math.ceil((wakeAt - Date.now()) / 1000);
+  return Math.min(Math.max(0, seconds), DELAY_MAX_SECONDS);
+}

@@ -1,0 +1,410 @@
+import { sql } from "drizzle-orm";
+import type { WebhookEvent } from "../contract/enumerations.ts";
+import { POST_TIMEOUT_MS } from "../contract/limits.ts";
+import { DAY_MS } from "../contract/time.ts";
+import { commaList, fromJson, mapColumns, qb } from "../db/builder.ts";
+import {
+  combine,
+  commit,
+  type Database,
+  prepared,
+  readAs,
+  retryTransient,
+  type Statements,
+  withoutRetries,
+} from "../db/client.ts";
+import {
+  attempts as attemptsTable,
+  deliveries,
+  deliveryCounts,
+  events,
+  type LastAttempt,
+  PRIORITY,
+  subscriptions,
+} from "../db/schema.ts";
+import { isActive } from "../db/states.ts";
+import { addCounts, countAttempts, insertAttempts } from "../delivery/attempts.ts";
+import { IS_IN_LINE, LINES, nextSendAt, openUntil, RESEND } from "../delivery/due.ts";
+import { cancelPending } from "../delivery/ending.ts";
+import {
+  type PendingDelivery,
+  type QueueName,
+  type Rescheduled,
+  type SendingState,
+  STATE_COLUMNS,
+  stateOf,
+} from "../delivery/policy.ts";
+import type { Destination, DueDelivery } from "../delivery/send.ts";
+import type { WakeUpFacts } from "../delivery/wake.ts";
+import { earlierSecretsAt } from "../endpoints/secrets.ts";
+import { BODY } from "../events/bodies.ts";
+import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
+import { isUnlocked, isWritable } from "../workspaces/write-lock.ts";
+
+/*
+ * The two transactions of a dispatch. `claim` leases a subscription and reads what may be sent now. `settle` records the
+ * outcomes of these requests, and then either claims more or releases the lease.
+ *
+ * A lease is a dispatch's exclusive right to send to a subscription: `leasedBy` and `leasedUntil`. To claim changes no
+ * row of a delivery. A lease ends when it is released, or after `LEASE_MS` if the process has died. A release sets
+ * `leasedUntil` to 0 and keeps `leasedBy`, so outcomes are recorded until another dispatch leases.
+ *
+ * The release and the next claim are in one transaction, so no delivery is missed between them: what was committed before
+ * is claimed, or wakes the subscription again (`nextWakeUp`). Whoever commits later finds the subscription free, and
+ * sends a wake-up message.
+ *
+ * D1 may commit a transaction and lose the reply, so `settle` is safe to repeat. Each of its writes checks that no other
+ * dispatch has leased the subscription since, and an outcome is only recorded for a delivery that does not have it yet.
+ */
+
+/** How long a lease lasts after the last claim: a request, and recording its outcome. */
+export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
+
+/**
+ * Maximum deliveries of a claim: more than a fast endpoint takes in a second, and with the largest events 3 MB. An endpoint
+ * that is slow takes a few.
+ */
+export const CLAIM_MAX: Readonly<Record<QueueName, number>> = { fast: 100, slow: 12 };
+
+/** The dispatch that claims. */
+export interface Claimant {
+  subscriptionId: string;
+  /** Identifies the dispatch. */
+  holder: string;
+  /** The queue of the wake-up message. A subscription that has moved to the other one is not claimed. */
+  queue: QueueName;
+}
+
+/** A subscription as a claim has found it; times are Unix milliseconds. */
+interface ClaimedSubscription extends SendingState, Destination, WakeUpFacts {
+  /** The fencing counter of cancellations. */
+  cancelEpoch: number;
+  /** Whether this dispatch leases it. */
+  isLeased: boolean;
+  /** How many responses to its failed attempts were stored today. */
+  storedResponses: number;
+}
+
+/** What a claim has found; null if the subscription does not exist. */
+export type Claim = { subscription: ClaimedSubscription; due: DueDelivery[] } | null;
+
+/** The outcome of a request, to be recorded. Times are Unix milliseconds. */
+export interface Settled extends Rescheduled {
+  eventId: string;
+  type: WebhookEvent;
+  /** The delivery as it was claimed. If it was rescheduled since then, it stays pending. */
+  claimed: Pick<PendingDelivery, "attemptsMade" | "priority" | "dueAt">;
+  /** Null if no attempt was made. */
+  outcome: string | null;
+  status: number | null;
+  startedAt: number;
+  durationMs: number;
+  /** The stored part of the response, encrypted, in hexadecimal. */
+  response: string | null;
+}
+
+/** What the requests of a claim have changed. */
+export interface Settlement {
+  /** The subscription as it was claimed. */
+  claimed: ClaimedSubscription;
+  outcomes: Settled[];
+  state: SendingState;
+  /** Events that are due at once, because their circuit has closed. */
+  dueNow: readonly string[];
+  /** Whether to disable the subscription, because it has failed for too long. */
+  disable: boolean;
+  /** The last attempt; null if there was none. */
+  last: LastAttempt | null;
+}
+
+/** Leases a subscription if something may be sent or must be ended, and reads what. It is safe to repeat. */
+export function claim(db: Database, claimant: Claimant, now: number): Promise<Claim> {
+  return commit(db, selectClaim({ ...valuesOf(claimant), ...termsOf(claimant, now) }, true));
+}
+
+/**
+ * Records the outcomes of a claim. Then claims again, or releases the lease if nothing may be sent or `mayClaim` is
+ * false. After a transient error, it is made again, because the first try may have been committed or not.
+ */
+export function settle(
+  db: Database,
+  claimant: Claimant,
+  settlement: Settlement,
+  mayClaim: boolean,
+  now: number,
+): Promise<Claim> {
+  const { subscriptionId } = claimant;
+  const { claimed, outcomes, state, dueNow, disable, last } = settlement;
+  const attempts = outcomes.flatMap(({ outcome, ...one }) =>
+    outcome === null ? [] : { ...one, outcome, subscriptionId },
+  );
+  const values = {
+    ...valuesOf(claimant),
+    ...termsOf(claimant, now),
+    outcomes: JSON.stringify(outcomes.map((one) => ({ ...one, subscriptionId }))),
+    counts: JSON.stringify(countAttempts(attempts)),
+    dueNow: JSON.stringify(dueNow),
+    change: JSON.stringify({
+      ...state,
+      isChanged: JSON.stringify(state) !== JSON.stringify(stateOf(claimed)),
+      cancelEpoch: claimed.cancelEpoch,
+      last,
+    }),
+    claimedUrl: claimed.url,
+  };
+  const transaction = combine({
+    // These two come before the deliveries change. Afterwards, neither they nor a second try finds them unrecorded.
+    stored: attempts.length > 0 ? storeAttempts(values) : undefined,
+    counts: attempts.length > 0 ? addAttemptCounts(values) : undefined,
+    changed: outcomes.length > 0 ? changeDeliveries(values) : undefined,
+    broughtForward: dueNow.length > 0 ? bringForward(values) : undefined,
+    released: release(values),
+    disabled: disable ? disableDead(values) : undefined,
+    next: selectClaim(values, mayClaim),
+  });
+  return retryTransient(async () => (await commit(withoutRetries(db), transaction)).next);
+}
+
+const valuesOf = ({ subscriptionId, holder }: Claimant) => ({ subscriptionId, holder });
+const termsOf = ({ queue }: Claimant, now: number) => ({
+  now,
+  until: now + LEASE_MS,
+  isSlow: queue === "slow" ? 1 : 0,
+  limit: CLAIM_MAX[queue],
+});
+
+const SUBSCRIPTION = sql`${subscriptions.id} = ${sql.placeholder("subscriptionId")}`;
+const HOLDER = sql.placeholder("holder");
+const NOW = sql`${sql.placeholder("now")}`;
+/** The workspace is not locked for a move. A write to a locked one would fail the whole transaction. */
+const IS_WRITABLE = isWritable(subscriptions.workspaceId);
+/** Outcomes are still recorded, and leases released, while the workspace drains, because the move waits for them. */
+const IS_UNLOCKED = isUnlocked(subscriptions.workspaceId);
+const IS_LEASED_BY_US = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}`;
+const IS_FREE_OR_OURS = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
+
+const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS change`;
+const changeField = fromJson("change");
+
+/**
+ * The outcome is not recorded yet, and no other dispatch has leased the subscription. An attempt raises `attemptsMade`. The
+ * id of the subscription comes from the outcome, because SQLite would scan its deliveries if it were a constant.
+ */
+const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
+  AND ${deliveries.state} = 'pending' AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'
+  AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${IS_LEASED_BY_US})`;
+
+/**
+ * The delivery was resent or replayed since it was claimed, or has failed at a URL that the subscription does not have any
+ * more. It stays pending with its new schedule, and is sent again.
+ */
+const IS_OVERTAKEN = sql`((${deliveries.priority}, ${deliveries.dueAt}) IS NOT (change.value->>'$.claimed.priority', change.value->>'$.claimed.dueAt')
+  OR change.value->>'state' <> 'delivered' AND ${sql.placeholder("claimedUrl")} <> (SELECT ${subscriptions.url} FROM ${subscriptions} WHERE ${SUBSCRIPTION}))`;
+
+// A success is stored in the row of its delivery alone. If the delivery is sent again, its next attempt overwrites the
+// row, so the success is stored as an attempt, too.
+const storeAttempts = prepared(
+  insertAttempts(
+    {
+      at: sql`change.value->>'startedAt'`,
+      ...mapColumns(attemptsTable, ["outcome", "status", "durationMs", "response"], changeField),
+    },
+    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED}
+      WHERE change.value->>'outcome' IS NOT NULL AND (change.value->>'state' <> 'delivered' OR ${IS_OVERTAKEN})`,
+  ),
+);
+
+// A second try of the transaction finds no outcome unrecorded, so it counts nothing twice.
+const addAttemptCounts = prepared(
+  addCounts(sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED})`),
+);
+
+/** SQL expression: the value of a column after an outcome, unless the delivery was overtaken. */
+const unlessOvertaken = (column: keyof Rescheduled) =>
+  sql`iif(${IS_OVERTAKEN}, ${deliveries[column]}, change.value->>${sql.raw(`'${column}'`)})`;
+
+const changeDeliveries = prepared(
+  qb
+    .update(deliveries)
+    .set({
+      state: unlessOvertaken("state"),
+      priority: unlessOvertaken("priority"),
+      attempts: unlessOvertaken("attempts"),
+      firstAt: unlessOvertaken("firstAt"),
+      settledAt: unlessOvertaken("settledAt"),
+      dueAt: sql`coalesce(${unlessOvertaken("dueAt")}, ${deliveries.dueAt})`,
+      deliveredEarlier: sql`(${deliveries.deliveredEarlier} OR ${IS_OVERTAKEN} AND change.value->>'state' = 'delivered')`,
+      attemptsMade: sql`${deliveries.attemptsMade} + (change.value->>'outcome' IS NOT NULL)`,
+      lastOutcome: sql`coalesce(change.value->>'outcome', ${deliveries.lastOutcome})`,
+      lastStatus: sql`iif(change.value->>'outcome' IS NULL, ${deliveries.lastStatus}, change.value->>'status')`,
+      lastAt: sql`iif(change.value->>'outcome' IS NULL, ${deliveries.lastAt}, change.value->>'startedAt')`,
+      lastDurationMs: sql`iif(change.value->>'outcome' IS NULL, ${deliveries.lastDurationMs}, change.value->>'durationMs')`,
+    })
+    .from(OUTCOMES)
+    .where(IS_UNRECORDED),
+);
+
+const bringForward = prepared(
+  qb
+    .update(deliveries)
+    .set({ dueAt: sql`min(${deliveries.dueAt}, ${NOW})` })
+    .where(
+      sql`${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")}
+        AND ${deliveries.eventId} IN (SELECT value FROM json_each(${sql.placeholder("dueNow")}))
+        AND ${deliveries.state} = 'pending' AND ${deliveries.priority} = ${PRIORITY.retry}
+        AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${IS_LEASED_BY_US})`,
+    ),
+);
+
+const CHANGE = sql`json_each(json_array(json(${sql.placeholder("change")}))) AS change`;
+/**
+ * The state has changed, and is still about this endpoint. The fencing counter `cancelEpoch` tells that an event type was
+ * removed, or that the subscription was disabled since, even if it was enabled again.
+ */
+const IS_CURRENT = sql`(change.value->>'isChanged' AND ${subscriptions.cancelEpoch} = change.value->>'cancelEpoch'
+  AND ${subscriptions.url} = ${sql.placeholder("claimedUrl")})`;
+// The same success comes again with a second try. It must not clear an overflow that was noted since it was stored.
+const IS_NEW_SUCCESS = sql`(change.value->>'$.last.status' BETWEEN 200 AND 299
+  AND ${subscriptions.lastAttempt} IS NOT change.value->>'last')`;
+
+/** Stores the state and releases the lease. What is claimed in the same transaction leases the subscription again. */
+const release = prepared(
+  qb
+    .update(subscriptions)
+    .set({
+      ...mapColumns(
+        subscriptions,
+        STATE_COLUMNS,
+        (column, name) => sql`iif(${IS_CURRENT}, ${changeField(column, name)}, ${column})`,
+      ),
+      pendingExhaustedAt: sql`iif(${IS_NEW_SUCCESS}, NULL, ${subscriptions.pendingExhaustedAt})`,
+      lastAttempt: sql`coalesce(change.value->>'last', ${subscriptions.lastAttempt})`,
+      leasedUntil: 0,
+    })
+    .from(CHANGE)
+    .where(IS_LEASED_BY_US),
+);
+
+/** At least two events have failed since the last success, so that no single one disables the subscription. */
+const HAS_FAILED_TWICE = sql`(SELECT count(*) FROM (SELECT 1 FROM ${deliveries} INDEXED BY deliveries_unsuccessful
+  WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.lastAt} >= ${subscriptions.failingSince}
+    AND (${deliveries.state} IN ('exhausted', 'cancelled') OR (${deliveries.state} = 'pending' AND ${deliveries.priority} = 2))
+  LIMIT 2)) = 2`;
+
+const disableDead = prepared(
+  qb
+    .update(subscriptions)
+    .set({ ...cancelPending(), disabledAt: NOW, disabledByFailures: true })
+    .from(CHANGE)
+    .where(sql`${IS_LEASED_BY_US} AND ${IS_CURRENT} AND ${HAS_FAILED_TWICE}`),
+);
+
+const OPEN_UNTIL = openUntil(sql`(line.value->>0)`);
+/** No open circuit holds the line. Once its time has come, one delivery of the line may probe the endpoint. */
+const IS_UNBLOCKED = sql`(line.value->>1 = ${RESEND} OR ${OPEN_UNTIL} <= ${NOW})`;
+const IS_DUE = sql`${IS_IN_LINE} AND ${deliveries.dueAt} <= ${NOW}`;
+
+/** While deliveries are to be ended, nothing is sent, and any queue will do. */
+const lease = prepared(
+  qb
+    .update(subscriptions)
+    .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
+    .where(
+      sql`${SUBSCRIPTION} AND ${IS_FREE_OR_OURS} AND ${IS_WRITABLE} AND (${subscriptions.cancelling}
+        OR ${isActive()} AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND EXISTS (
+          SELECT 1 FROM ${LINES} WHERE ${IS_UNBLOCKED} AND EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_DUE})))`,
+    ),
+);
+
+const selectSubscription = prepared(
+  qb
+    .select({
+      subscriptionId: subscriptions.id,
+      workspaceId: subscriptions.workspaceId,
+      sealedDataKey: sealedDataKeyOf(subscriptions.workspaceId),
+      url: subscriptions.url,
+      sealedSecret: subscriptions.sealedSecret,
+      sealedHeaders: subscriptions.sealedHeaders,
+      earlierSecrets: earlierSecretsAt(sql.placeholder("now")),
+      concurrency: subscriptions.concurrency,
+      slow: subscriptions.slow,
+      circuits: subscriptions.circuits,
+      failingSince: subscriptions.failingSince,
+      failures: subscriptions.failures,
+      cancelEpoch: subscriptions.cancelEpoch,
+      nextMessageAt: subscriptions.nextMessageAt,
+      cancelling: sql`(${subscriptions.cancelling} AND ${IS_WRITABLE})`.mapWith(Boolean),
+      maySend: sql`(${isActive()} AND ${IS_WRITABLE})`.mapWith(Boolean),
+      isLeased:
+        sql`(${subscriptions.leasedBy} = ${HOLDER} AND ${subscriptions.leasedUntil} > 0 AND ${IS_UNLOCKED})`.mapWith(
+          Boolean,
+        ),
+      leasedElsewhere: sql`NOT coalesce(${IS_FREE_OR_OURS}, 0)`.mapWith(Boolean),
+      nextSendAt: nextSendAt(),
+      storedResponses: sql<number>`coalesce((SELECT ${deliveryCounts.counts}->>'responses' FROM ${deliveryCounts}
+        WHERE ${deliveryCounts.workspaceId} = ${subscriptions.workspaceId}
+          AND ${deliveryCounts.subscriptionId} = ${subscriptions.id} AND ${deliveryCounts.day} = ${NOW} - ${NOW} % ${DAY_MS}), 0)`,
+    })
+    .from(subscriptions)
+    .where(SUBSCRIPTION),
+);
+
+/** The columns of a `DueDelivery`: what flow control needs, and the row that its body is made from. */
+const DUE_DELIVERY = sql`${deliveries.priority} AS priority, ${deliveries.attempts} AS attempts,
+  ${deliveries.attemptsMade} AS attemptsMade, ${deliveries.firstAt} AS firstAt, ${deliveries.dueAt} AS dueAt,
+  ${commaList(Object.entries(BODY).map(([name, field]) => sql`${field} AS ${sql.identifier(name)}`))}`;
+
+/** This transaction has leased the subscription to send. */
+const MAY_SEND = sql`${IS_LEASED_BY_US} AND ${subscriptions.leasedUntil} > 0 AND NOT ${subscriptions.cancelling}`;
+
+// The limit is an expression, because SQLite recompiles a statement for each value of a bare LIMIT parameter.
+const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
+
+/**
+ * Reads what may be sent now. Resends come first. Then event types take turns, so that none waits for the backlog of
+ * another; within a type, the priority and the due time decide. Of an event type whose circuit is open, it reads only the
+ * heads of its lines, of which `chooseProbe` picks one.
+ */
+const selectDue = prepared(
+  qb.all<DueDelivery>(sql`
+    WITH head AS (
+      -- The deliveries of each line that are due first. The index deliveries_due_of_subscription reads no others.
+      SELECT ${deliveries.eventId} AS event_id, ${deliveries.type} AS type, ${deliveries.priority} AS priority, ${deliveries.dueAt} AS due_at
+      FROM ${subscriptions} CROSS JOIN ${LINES} ON line.value->>1 = ${RESEND} OR ${OPEN_UNTIL} = 0
+        CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
+          SELECT ${deliveries.eventId} FROM ${deliveries} WHERE ${IS_DUE}
+          ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT})
+      WHERE ${MAY_SEND}
+      UNION ALL
+      -- The candidates for a probe: the first of each line, and the last one that was not tried yet.
+      SELECT ${deliveries.eventId}, ${deliveries.type}, ${deliveries.priority}, ${deliveries.dueAt}
+      FROM ${subscriptions} CROSS JOIN ${LINES} ON line.value->>1 <> ${RESEND} AND ${OPEN_UNTIL} BETWEEN 1 AND ${NOW}
+        CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
+          SELECT event_id FROM (SELECT ${deliveries.eventId} FROM ${deliveries} WHERE ${IS_DUE}
+            ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT 1)
+          UNION ALL
+          SELECT event_id FROM (SELECT ${deliveries.eventId} FROM ${deliveries} WHERE line.value->>1 = ${PRIORITY.untried} AND ${IS_DUE}
+            ORDER BY ${deliveries.dueAt} DESC, ${deliveries.eventId} DESC LIMIT 1))
+      WHERE ${MAY_SEND}),
+    ordered AS (
+      SELECT event_id, priority <> ${RESEND} AS turn,
+        row_number() OVER (PARTITION BY type ORDER BY priority, due_at, event_id) AS position
+      FROM head)
+    SELECT ${DUE_DELIVERY}
+    FROM ordered CROSS JOIN ${deliveries}
+        ON ${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")} AND ${deliveries.eventId} = ordered.event_id
+      CROSS JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}
+    ORDER BY ordered.turn, ordered.position, ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT}`),
+);
+
+/** Leases the subscription if `mayClaim`, and reads it as it is at the end of the transaction, with what may be sent. */
+function selectClaim(values: Record<string, unknown>, mayClaim: boolean): Statements<Claim> {
+  const statements = combine({
+    leased: mayClaim ? lease(values) : undefined,
+    found: selectSubscription(values),
+    due: mayClaim ? selectDue(values) : undefined,
+  });
+  return readAs(statements, ({ found: [subscription], due = [] }) =>
+    subscription ? { subscription, due } : null,
+  );
+}

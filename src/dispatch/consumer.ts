@@ -1,0 +1,104 @@
+import { openDatabase } from "../db/client.ts";
+import { bindingOf, DIRECTORY } from "../db/databases.ts";
+import { succeeded } from "../delivery/outcome.ts";
+import { CONCURRENCY_MAX } from "../delivery/policy.ts";
+import { createSender, type Sender } from "../delivery/send.ts";
+import { isWakeUp, sendWakeUps, type WakeUpMessage } from "../delivery/wake.ts";
+import { log, logError } from "../log.ts";
+import { withTimeout } from "../primitives/timing.ts";
+import { LEASE_MS } from "./claims.ts";
+import { type DispatchPorts, deliver } from "./deliver.ts";
+
+/*
+ * The path of an event, file by file:
+ *
+ * 1. events/outbox.ts writes the event and a delivery for each subscription, in the transaction of its record.
+ * 2. That transaction also selects the subscriptions to wake, and its caller sends a wake-up message for each to a queue
+ *    (delivery/wake.ts): a hint, which may be lost or come twice.
+ * 3. This consumer starts a dispatch for each subscription that a batch of messages names.
+ * 4. deliver.ts is the dispatch: it claims, sends and settles until nothing may be sent. claims.ts has the transactions.
+ * 5. delivery/send.ts makes the request and delivery/post.ts sends it. delivery/policy.ts decides what follows from the
+ *    outcome: when the delivery is retried, and whether the circuit of its event type opens or closes.
+ * 6. When nothing may be sent, the dispatch sends the next wake-up message. A retry begins with one that is delayed.
+ */
+
+/** Maximum subscriptions of a batch (`max_batch_size` in wrangler.toml), so that each has a connection of its own. */
+const SUBSCRIPTIONS_MAX = CONCURRENCY_MAX;
+/**
+ * How long a batch occupies its queue consumer. Most dispatches end within this time, so `max_concurrency` bounds
+ * them; one that waits for a slow endpoint continues in the background, so that its queue goes on.
+ */
+const CONSUMER_HELD_MS = 2_000;
+
+/**
+ * Consumes the delivery queues: sends the due deliveries of the subscriptions that the messages name. Messages are
+ * only hints. The deliveries themselves are in the database, so a lost or repeated message does no harm.
+ *
+ * @param sender prepares deliveries, and makes attempts; the simulation and tests replace it.
+ */
+export async function consume(
+  messages: readonly Message[],
+  env: Env,
+  ctx: Pick<ExecutionContext, "waitUntil">,
+  sender: Sender = createSender(env),
+): Promise<void> {
+  const wakeUps = new Map<string, WakeUpMessage>();
+  const consumed: Message[] = [];
+  for (const message of messages) {
+    const { body, attempts } = message;
+    // Its body and id are not logged, because its origin is unknown.
+    if (!isWakeUp(body, env)) log("queue_message_invalid", { attempts });
+    else if (wakeUps.has(body.subscriptionId) || wakeUps.size < SUBSCRIPTIONS_MAX)
+      wakeUps.set(body.subscriptionId, body);
+    else {
+      // Another invocation has connections of its own.
+      message.retry();
+      continue;
+    }
+    consumed.push(message);
+  }
+  const work = dispatchAll([...wakeUps.values()], env, sender);
+  await withTimeout(CONSUMER_HELD_MS, work, () => {});
+  for (const message of consumed) message.ack();
+  ctx.waitUntil(work);
+}
+
+/** Dispatches the subscriptions concurrently. Each has the same share of the connections. */
+async function dispatchAll(wakeUps: WakeUpMessage[], env: Env, sender: Sender): Promise<void> {
+  const startedAt = Date.now();
+  const connections = Math.floor(CONCURRENCY_MAX / Math.max(1, wakeUps.length));
+  const count = { delivered: 0, failed: 0 };
+  const ports: DispatchPorts = {
+    now: Date.now,
+    random: Math.random,
+    prepare: sender.prepare,
+    async attempt(...request) {
+      const outcome = await sender.attempt(...request);
+      count[succeeded(outcome) ? "delivered" : "failed"]++;
+      return outcome;
+    },
+  };
+  await Promise.all(wakeUps.map((wakeUp) => dispatch(wakeUp, env, ports, connections)));
+  const durationMs = Date.now() - startedAt;
+  if (count.delivered + count.failed > 0)
+    log("dispatched", { subscriptions: wakeUps.length, ...count, durationMs });
+}
+
+/** Sends what is due for a subscription, and then its next wake-up message. */
+async function dispatch(
+  { subscriptionId, queue, database = DIRECTORY }: WakeUpMessage,
+  env: Env,
+  ports: DispatchPorts,
+  connections: number,
+): Promise<void> {
+  try {
+    const db = openDatabase(bindingOf(env, database));
+    const next = await deliver(db, subscriptionId, queue, ports, connections);
+    if (next) await sendWakeUps(env, database, [next]);
+  } catch (error) {
+    logError("dispatch_failed", error, { database, webhookId: subscriptionId });
+    // Its lease has ended by then.
+    const wakeAt = Date.now() + LEASE_MS;
+    await sendWakeUps(env, database, [{ subscriptionId, queue, wakeAt }]);
+  }
+}

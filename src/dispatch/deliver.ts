@@ -1,0 +1,209 @@
+import { POST_TIMEOUT_MS, RESPONSES_PER_DAY } from "../contract/limits.ts";
+import { commit, type Database } from "../db/client.ts";
+import { type LastAttempt, PRIORITY } from "../db/schema.ts";
+import { endDeliveries } from "../delivery/ending.ts";
+import { InvocationLimit, statusOf } from "../delivery/outcome.ts";
+import {
+  type AttemptResult,
+  afterAttempt,
+  chooseProbe,
+  isOpen,
+  type QueueName,
+  type SendingState,
+  stateOf,
+} from "../delivery/policy.ts";
+import type { DueDelivery, PreparedDelivery, Sender } from "../delivery/send.ts";
+import { nextWakeUp, noteMessage, type WakeUp } from "../delivery/wake.ts";
+import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
+import { UnreadableEvent } from "../events/bodies.ts";
+import { log } from "../log.ts";
+import { timeBudget } from "../primitives/timing.ts";
+import {
+  type Claim,
+  type Claimant,
+  claim,
+  type Settled,
+  type Settlement,
+  settle,
+} from "./claims.ts";
+
+/**
+ * No request starts later than this after its claim was requested, because the claim proves that the subscription is
+ * active. A call that ends a subscription promises that no request starts `STOPS_WITHIN_MS` after its return.
+ */
+const CLAIM_VALID_MS = 1_000;
+/**
+ * The runtime ends background work after 30 s. A dispatch claims no more after this time, so that its last requests can
+ * time out, and their outcomes be recorded, with retries, before that.
+ */
+export const DISPATCH_MAX_MS = 22_000 - CLAIM_VALID_MS - DNS_BEFORE_POST_MS - POST_TIMEOUT_MS;
+if (DISPATCH_MAX_MS < 5_000)
+  throw new Error("POST_TIMEOUT_MS is too long: a dispatch would have no time to send");
+/** Maximum transactions of a dispatch. An invocation, with six dispatches, may execute 1,000 statements. */
+export const DISPATCH_TRANSACTIONS_MAX = 15;
+
+/** What a dispatch needs: a clock, randomness, and a sender of requests. */
+export interface DispatchPorts extends Sender {
+  /** Unix milliseconds. */
+  now(): number;
+  /** Between 0 and 1. */
+  random(): number;
+}
+
+/**
+ * Sends the due deliveries of one subscription: claims, sends and settles until nothing may be sent, or its time is used
+ * up. If the process dies, the outcomes that are not recorded are lost, and these deliveries are sent again once the lease
+ * has ended.
+ *
+ * @param connections maximum requests in flight, whatever the concurrency of the subscription.
+ * @returns the wake-up message to send next; null if none is needed.
+ * @throws the database's error if it is unavailable.
+ */
+export async function deliver(
+  db: Database,
+  subscriptionId: string,
+  queue: QueueName,
+  ports: DispatchPorts,
+  connections: number,
+): Promise<WakeUp | null> {
+  // Measured by the monotonic clock, which cannot be set back.
+  const isInTime = timeBudget(DISPATCH_MAX_MS);
+  const claimant: Claimant = { subscriptionId, queue, holder: crypto.randomUUID() };
+  let transactions = 1;
+  const mayGoOn = () => isInTime() && transactions < DISPATCH_TRANSACTIONS_MAX;
+
+  let claimedAt = ports.now();
+  let isValid = timeBudget(CLAIM_VALID_MS);
+  let work = await claim(db, claimant, claimedAt);
+  while (work?.subscription.isLeased) {
+    transactions++;
+    if (work.subscription.cancelling) await endAll();
+    const settlement = await send(work, claimedAt, isValid, ports, connections);
+    claimedAt = ports.now();
+    isValid = timeBudget(CLAIM_VALID_MS);
+    work = await settle(db, claimant, settlement, mayGoOn() && !settlement.isStopped, claimedAt);
+  }
+  if (!work) return null;
+  const next = nextWakeUp(work.subscription, ports.now());
+  if (next) await noteMessage(db, next, ports.now());
+  return next;
+
+  /** Ends deliveries without a request, in bounded pieces, while the dispatch has time. */
+  async function endAll(): Promise<void> {
+    let exhausted = 0;
+    for (let hasMore = true; hasMore && mayGoOn(); transactions++) {
+      const piece = await commit(db, endDeliveries({ ...claimant, now: ports.now() }));
+      exhausted += piece.exhausted;
+      hasMore = piece.hasMore;
+    }
+    if (exhausted > 0)
+      log("pending_exhausted", { webhookId: subscriptionId, deliveries: exhausted });
+  }
+}
+
+/** Picks the deliveries to send: of an event type whose circuit is open, only one, which probes the endpoint. */
+function chooseDeliveries(
+  { circuits }: Pick<SendingState, "circuits">,
+  due: readonly DueDelivery[],
+  random: () => number,
+): { delivery: DueDelivery; isProbe: boolean }[] {
+  const isHeld = ({ type, priority }: DueDelivery) =>
+    isOpen({ circuits }, type) && priority !== PRIORITY.resend;
+  const heads = Map.groupBy(due.filter(isHeld), ({ type }) => type);
+  const probes = new Set([...heads.values()].map((ofType) => chooseProbe(ofType, random())));
+  return due
+    .map((delivery) => ({ delivery, isProbe: probes.has(delivery) }))
+    .filter(({ delivery, isProbe }) => isProbe || !isHeld(delivery));
+}
+
+/** What the requests of a claim have changed, and whether this invocation may make no more of them. */
+type Sent = Settlement & { isStopped: boolean };
+
+/**
+ * Sends what was claimed, at the concurrency of the subscription, until the claim is no longer valid, and waits for the
+ * outcomes. Once a circuit opens, nothing more of its event type starts.
+ */
+async function send(
+  { subscription, due }: NonNullable<Claim>,
+  claimedAt: number,
+  isValid: () => boolean,
+  ports: DispatchPorts,
+  connections: number,
+): Promise<Sent> {
+  const chosen = chooseDeliveries(subscription, due, ports.random);
+  const rows = chosen.map(({ delivery }) => delivery);
+  const prepared = ports.prepare(rows, subscription, claimedAt);
+  const outcomes: Settled[] = [];
+  const dueNow: string[] = [];
+  let state = stateOf(subscription);
+  let disable = false;
+  let last: LastAttempt | null = null;
+  let isStopped = false;
+  let { storedResponses } = subscription;
+
+  const inFlight = new Set<Promise<void>>();
+  for (const [i, delivery] of prepared.entries()) {
+    while (inFlight.size >= Math.min(state.concurrency, connections)) await Promise.race(inFlight);
+    if (!isValid() || isStopped) break;
+    const isFree = delivery.priority === PRIORITY.resend || chosen[i]?.isProbe;
+    if (!isFree && isOpen(state, delivery.type)) continue;
+    const sending = sendOne(delivery).finally(() => inFlight.delete(sending));
+    inFlight.add(sending);
+  }
+  await Promise.all(inFlight);
+  return { claimed: subscription, outcomes, state, dueNow, disable, last, isStopped };
+
+  async function sendOne(delivery: PreparedDelivery): Promise<void> {
+    const { eventId, type, attemptsMade, priority, dueAt } = delivery;
+    const startedClosed = !isOpen(state, type);
+    const startedAt = ports.now();
+    const sent = await attempt(delivery, startedAt);
+    if (!sent) {
+      isStopped = true;
+      return;
+    }
+    const endedAt = Math.max(startedAt, ports.now());
+    const { result, storedResponse } = sent;
+    const ended = { delivery, result, startedAt, endedAt, startedClosed };
+    const decision = afterAttempt(state, ended, ports.random());
+    state = decision.state;
+    // A success ends all failures; a resend that fails does not.
+    disable = state.failingSince !== null && (disable || decision.disable);
+    dueNow.push(...decision.dueNow);
+    const made = result.kind === "not_attempted" ? null : result;
+    const status = made && statusOf(made);
+    const durationMs = endedAt - startedAt;
+    // An event that cannot be read says nothing about the endpoint.
+    if (made && made.kind !== "unreadable")
+      last = { at: startedAt, outcome: made.kind, status, durationMs };
+    const response = (await storedResponse) ?? null;
+    const isStored = response !== null && storedResponses < RESPONSES_PER_DAY;
+    if (isStored) storedResponses++;
+    outcomes.push({
+      ...decision.delivery,
+      eventId,
+      type,
+      claimed: { attemptsMade, priority, dueAt },
+      outcome: made?.kind ?? null,
+      status,
+      startedAt,
+      durationMs,
+      response: isStored ? response : null,
+    });
+  }
+
+  /** Makes an attempt. Returns null if this invocation may make no more requests; the next dispatch sends the rest. */
+  async function attempt(
+    delivery: PreparedDelivery,
+    startedAt: number,
+  ): Promise<{ result: AttemptResult; storedResponse: Promise<string | null> | undefined } | null> {
+    try {
+      const { storedResponse, ...result } = await ports.attempt(delivery, subscription, startedAt);
+      return { result, storedResponse };
+    } catch (error) {
+      if (error instanceof InvocationLimit) return null;
+      const kind = error instanceof UnreadableEvent ? "unreadable" : "not_attempted";
+      return { result: { kind }, storedResponse: undefined };
+    }
+  }
+}

@@ -1,0 +1,93 @@
+import { sql } from "drizzle-orm";
+import { excluded, insertFrom, mapColumns } from "../db/builder.ts";
+import { combine, counted, readAs, type Statements } from "../db/client.ts";
+import { deliveries, events, type PRIORITY, subscriptions } from "../db/schema.ts";
+import { isActive, listsType } from "../db/states.ts";
+import { insertAttempts } from "../delivery/attempts.ts";
+
+/** An event to send again, with its delivery as it was read; the fields are null if it had no delivery. */
+export interface ResentEvent {
+  eventId: string;
+  storedState: string | null;
+  priority: number | null;
+  attemptsMade: number | null;
+  dueAt: number | null;
+}
+
+const OVERWRITTEN_COLUMNS = [
+  "state",
+  "priority",
+  "attempts",
+  "firstAt",
+  "dueAt",
+  "pendingSinceEpoch",
+  "settledAt",
+  "deliveredEarlier",
+] as const;
+
+/**
+ * Makes the deliveries of the events pending and due at once, with a new retry schedule. Leaves out events of a type that
+ * the subscription no longer lists, and deliveries that have changed since they were read. Does nothing if the
+ * subscription has ended, because no call would cancel these deliveries any more. Reads how many there were.
+ *
+ * @param now Unix milliseconds.
+ */
+export function makePending(
+  subscriptionId: string,
+  wanted: readonly ResentEvent[],
+  priority: (typeof PRIORITY)["resend" | "replay"],
+  now: number,
+): Statements<number> {
+  // SQLite goes from event to event, and looks up the subscription, the event and the delivery of each by their primary
+  // keys. With a constant subscription id, it would scan all deliveries of the subscription.
+  const rows = sql`json_each(${JSON.stringify(wanted.map((one) => ({ ...one, subscriptionId })))}) AS wanted`;
+  const isOwn = sql`${subscriptions.id} = wanted.value->>'subscriptionId' AND ${isActive()}`;
+  const isEvent = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = wanted.value->>'eventId'
+    AND ${listsType(events.type)}`;
+  const isDelivery = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${events.id}`;
+  const isUnchanged = sql`(${deliveries.state}, ${deliveries.priority}, ${deliveries.attemptsMade}, ${deliveries.dueAt})
+    IS (wanted.value->>'storedState', wanted.value->>'priority', wanted.value->>'attemptsMade', wanted.value->>'dueAt')`;
+  const statements = combine({
+    owed: sql`
+      UPDATE ${events} SET owed = json_insert(${events.owed}, '$[#]', ${subscriptionId})
+      FROM ${rows} JOIN ${subscriptions} ON ${isOwn}
+      WHERE ${isEvent} AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${isDelivery})`,
+    // The row of a delivery stores its success. It becomes one of the stored attempts before the row is overwritten.
+    stored: insertAttempts(
+      {
+        at: sql`${deliveries.lastAt}`,
+        outcome: sql`${deliveries.lastOutcome}`,
+        status: sql`${deliveries.lastStatus}`,
+        durationMs: sql`${deliveries.lastDurationMs}`,
+        response: sql`NULL`,
+      },
+      sql`FROM ${rows} JOIN ${subscriptions} ON ${isOwn} JOIN ${events} ON ${isEvent} JOIN ${deliveries} ON ${isDelivery}
+        WHERE ${isUnchanged} AND ${deliveries.state} = 'delivered' AND ${deliveries.lastAt} IS NOT NULL`,
+    ),
+    count: counted(
+      insertFrom(
+        deliveries,
+        {
+          subscriptionId: subscriptions.id,
+          eventId: events.id,
+          workspaceId: events.workspaceId,
+          type: events.type,
+          state: "pending",
+          priority,
+          attempts: 0,
+          firstAt: null,
+          dueAt: now,
+          pendingSinceEpoch: subscriptions.cancelEpoch,
+          settledAt: null,
+          deliveredEarlier: sql`coalesce(${deliveries.deliveredEarlier} OR ${deliveries.state} = 'delivered', 0)`,
+        },
+        sql`FROM ${rows} JOIN ${subscriptions} ON ${isOwn} JOIN ${events} ON ${isEvent} LEFT JOIN ${deliveries} ON ${isDelivery}
+          WHERE ${isUnchanged}`,
+      ).onConflictDoUpdate({
+        target: [deliveries.subscriptionId, deliveries.eventId],
+        set: mapColumns(deliveries, [...OVERWRITTEN_COLUMNS], excluded),
+      }),
+    ),
+  });
+  return readAs(statements, ({ count }) => count);
+}

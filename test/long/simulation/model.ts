@@ -1,0 +1,332 @@
+import { Chance } from "../../../scripts/shared/chance.ts";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import {
+  CIRCUIT_OPENS_AFTER_EVENTS,
+  CIRCUIT_OUTAGE_SECONDS,
+  CIRCUIT_REJECTED_SECONDS,
+  DISABLE_AFTER_FAILURES,
+  DISABLE_AFTER_MS,
+  RETRY_AFTER_MAX_SECONDS,
+  RETRY_JITTER,
+  RETRY_WAITS_SECONDS,
+  TRIED_FOR_MAX_MS,
+} from "../../../src/contract/limits.ts";
+import {
+  eventsOf,
+  type Figures,
+  figuresOf,
+  openEndpoint,
+  RESENT_MAX,
+  type Response,
+  type Scenario,
+  type ScenarioEvent,
+} from "./scenarios.ts";
+
+/*
+ * A model of flow control: one subscription, without a database, queues or processes. It has the two clocks of
+ * docs/deliveries.md, the retry schedule of a delivery and the circuit of an event type. It shows in a second what the
+ * rules do to an endpoint in days, and says what the real code must do, within a factor of two (simulation.test.ts).
+ *
+ * It works in turns, like the real code: claim what may be sent, send it, settle the outcomes. Times are seconds.
+ */
+
+/** What became of the events of a scenario, and of the requests. */
+interface Result {
+  deliveredAt: Map<ScenarioEvent, number>;
+  requests: number;
+  /** When the subscription was disabled; null if it was not. */
+  disabledAt: number | null;
+}
+
+/** How long a request takes at least and at most, unless it times out. */
+const RESPONSE_SECONDS = [0.005, 0.5] as const;
+const TIMEOUT_SECONDS = 10;
+/** A turn starts no request later than this. */
+const STARTS_FOR_SECONDS = 1;
+/** For the two transactions of a turn, and the message that wakes it. */
+const TURN_SECONDS = 0.1;
+/** Points at which a process may die: in a turn, and for each request. */
+const STEPS = { turn: 6, request: 3 };
+/** When a process has died: its lease lasts so long, and without a new event, the scheduled job comes after that. */
+const LEASE_SECONDS = 20;
+const SCHEDULED_JOB_SECONDS = 90;
+const CLAIM_MAX = 100;
+const CONCURRENCY_MAX = 6;
+const SLOW_SECONDS = 2;
+const PRIORITY = { resend: 0, untried: 1, retry: 2, replay: 3 };
+
+interface Delivery {
+  event: ScenarioEvent;
+  priority: number;
+  /** Steps of its retry schedule that are used up. */
+  attempts: number;
+  firstAt: number | null;
+  dueAt: number;
+}
+
+interface Circuit {
+  /** What was rejected at its first attempt since the last success. */
+  rejected: Delivery[];
+  failures: number;
+  /** 0 while it is closed. */
+  openUntil: number;
+}
+
+interface Attempt {
+  delivery: Delivery;
+  /** Whether its circuit was closed when it started. */
+  startedClosed: boolean;
+  response: Response;
+  retryAfter: number;
+  startedAt: number;
+  endedAt: number;
+}
+
+function isOpen(circuit: Circuit | undefined): circuit is Circuit {
+  return circuit !== undefined && circuit.openUntil > 0;
+}
+
+function simulateModel(scenario: Scenario, seed: number): Result {
+  const { hours, clocks = 0, lostReplies = 0, deaths = 0, byHand, movesAt = Infinity } = scenario;
+  const chance = new Chance(seed);
+  const respond = openEndpoint(scenario);
+  const events = eventsOf(scenario);
+  const deliveredAt = new Map<ScenarioEvent, number>();
+  const circuits = new Map<WebhookEvent, Circuit>();
+  const pending: Delivery[] = [];
+  let now = 0;
+  let recorded = 0;
+  let requests = 0;
+  let concurrency = 1;
+  let failing: { since: number; failures: number; events: Set<ScenarioEvent> } | null = null;
+  let disabledAt: number | null = null;
+  let isMoved = false;
+  let isSentByHand = false;
+
+  while (now < hours * 3600 && disabledAt === null) {
+    happen();
+    const clock = now + between(-clocks, clocks);
+    const claimed = claim(clock);
+    if (claimed.length > 0) takeTurn(claimed);
+    else now = nextAt(clock);
+  }
+  return { deliveredAt, requests, disabledAt };
+
+  /** What others do: they record events, send by hand, and change the URL. */
+  function happen(): void {
+    for (; (events[recorded]?.at ?? Infinity) <= now; recorded++) {
+      const event = events[recorded] as ScenarioEvent;
+      const { untried } = PRIORITY;
+      pending.push({ event, priority: untried, attempts: 0, firstAt: null, dueAt: event.at });
+    }
+    if (byHand && byHand.at <= now && !isSentByHand) {
+      isSentByHand = true;
+      const begun = { priority: PRIORITY[byHand.what], attempts: 0, firstAt: null, dueAt: now };
+      const sent = byHand.what === "resend" ? pending.slice(0, RESENT_MAX) : pending;
+      for (const delivery of sent) Object.assign(delivery, begun);
+    }
+    if (movesAt <= now && !isMoved) {
+      isMoved = true;
+      circuits.clear();
+      for (const delivery of pending) delivery.dueAt = Math.min(delivery.dueAt, now);
+    }
+  }
+
+  /** Deliveries that may be sent: those of closed circuits, a probe of each open one, and what was resent. */
+  function claim(clock: number): Delivery[] {
+    const claimed: Delivery[] = [];
+    for (const [type, due] of Map.groupBy(pending, ({ event }) => event.type)) {
+      const ready = due.filter(({ dueAt }) => dueAt <= clock);
+      const circuit = circuits.get(type);
+      if (!isOpen(circuit)) claimed.push(...ready);
+      else {
+        claimed.push(...ready.filter(({ priority }) => priority === PRIORITY.resend));
+        const probe = circuit.openUntil <= clock ? chooseProbe(ready) : undefined;
+        if (probe) claimed.push(probe);
+      }
+    }
+    return claimed.sort((a, b) => a.priority - b.priority || a.dueAt - b.dueAt).slice(0, CLAIM_MAX);
+  }
+
+  /** The oldest or the newest that was not tried yet, at random, so that neither a backlog nor its end decides alone. */
+  function chooseProbe(ready: Delivery[]): Delivery | undefined {
+    const untried = ready.filter(({ priority }) => priority === PRIORITY.untried);
+    if (untried.length > 0) return chance.happens(0.5) ? untried[0] : untried.at(-1);
+    const others = ready.filter(({ priority }) => priority > PRIORITY.untried);
+    return others.sort((a, b) => a.priority - b.priority || a.dueAt - b.dueAt)[0];
+  }
+
+  /** Sends what was claimed, for a second at most, and waits for the outcomes. */
+  function takeTurn(claimed: Delivery[]): void {
+    const claimedAt = now;
+    const probed = new Set(claimed.filter(({ event }) => isOpen(circuits.get(event.type))));
+    const steps = STEPS.turn + STEPS.request * Math.min(claimed.length, 4 * concurrency);
+    const dies = chance.happens(1 - (1 - deaths) ** steps);
+    const inFlight: Attempt[] = [];
+    for (const delivery of claimed) {
+      while (inFlight.length >= concurrency) awaitOne();
+      if (now > claimedAt + STARTS_FOR_SECONDS) break;
+      if (isOpen(circuits.get(delivery.event.type)) && !probed.has(delivery)) continue;
+      inFlight.push(start(delivery));
+      inFlight.sort((a, b) => a.endedAt - b.endedAt);
+    }
+    while (inFlight.length > 0) awaitOne();
+    now += TURN_SECONDS;
+    if (chance.happens(lostReplies)) now += TURN_SECONDS;
+    if (dies)
+      now = Math.max(now + LEASE_SECONDS, Math.min(nextEventAt(), now + SCHEDULED_JOB_SECONDS));
+
+    function awaitOne(): void {
+      const attempt = inFlight.shift() as Attempt;
+      now = attempt.endedAt;
+      if (attempt.response === 200) deliveredAt.set(attempt.delivery.event, now);
+      // If the process dies, the outcome is lost, and the delivery is sent again.
+      if (!dies) settle(attempt);
+    }
+  }
+
+  function start(delivery: Delivery): Attempt {
+    requests++;
+    const { response = 200, retryAfter = 0 } = respond(delivery.event, now) ?? {};
+    const took = response === "timed_out" ? TIMEOUT_SECONDS : between(...RESPONSE_SECONDS);
+    const startedClosed = !isOpen(circuits.get(delivery.event.type));
+    return { delivery, startedClosed, response, retryAfter, startedAt: now, endedAt: now + took };
+  }
+
+  function settle(attempt: Attempt): void {
+    const { delivery, startedClosed, response, retryAfter, startedAt, endedAt } = attempt;
+    const { type } = delivery.event;
+    const circuit = circuits.get(type) ?? { rejected: [], failures: 0, openUntil: 0 };
+    circuits.set(type, circuit);
+    const wasOpen = isOpen(circuit);
+    // It started before the circuit opened, so it does not tell how the endpoint is now.
+    const isOld = wasOpen && startedClosed;
+    const isBusy = response === 429 || response === 503;
+    const isSlow = endedAt - startedAt >= SLOW_SECONDS;
+    if (isBusy || isSlow) concurrency = Math.max(1, Math.floor(concurrency / 2));
+    if (response === 200) {
+      pending.splice(pending.indexOf(delivery), 1);
+      if (!isSlow) concurrency = Math.min(concurrency + 1, CONCURRENCY_MAX);
+      failing = null;
+      if (isOld) return;
+      for (const one of circuit.rejected) one.dueAt = Math.min(one.dueAt, endedAt);
+      circuits.delete(type);
+      return;
+    }
+    const isByHand = delivery.priority === PRIORITY.resend || delivery.priority === PRIORITY.replay;
+    const isFirst = delivery.firstAt === null;
+    delivery.firstAt ??= startedAt;
+    delivery.priority = PRIORITY.retry;
+    const isOutage = isBusy || typeof response !== "number";
+    if (!isByHand) {
+      const askedUntil = endedAt + (isBusy ? Math.min(retryAfter, RETRY_AFTER_MAX_SECONDS) : 0);
+      failing ??= { since: startedAt, failures: 0, events: new Set() };
+      failing.failures++;
+      failing.events.add(delivery.event);
+      if (isFirst && circuit.openUntil === 0) circuit.rejected.push(delivery);
+      const opens = isOutage || circuit.rejected.length >= CIRCUIT_OPENS_AFTER_EVENTS;
+      if (isOld) circuit.openUntil = Math.max(circuit.openUntil, askedUntil);
+      else if (wasOpen || opens) {
+        const steps = isOutage ? CIRCUIT_OUTAGE_SECONDS : CIRCUIT_REJECTED_SECONDS;
+        const seconds = steps[Math.min(circuit.failures++, steps.length - 1)] as number;
+        circuit.openUntil = Math.max(endedAt + seconds, askedUntil);
+      }
+    }
+    const isExhausted = endedAt - delivery.firstAt >= TRIED_FOR_MAX_MS / 1000;
+    // While the circuit is open, it holds the delivery, and the retry schedule stands still.
+    const isHeld = isOpen(circuit) || isOutage;
+    const seconds = isHeld ? 0 : RETRY_WAITS_SECONDS[delivery.attempts++];
+    if (isExhausted || seconds === undefined) pending.splice(pending.indexOf(delivery), 1);
+    else delivery.dueAt = endedAt + seconds * (1 + RETRY_JITTER * chance.number());
+    const isDead =
+      failing !== null &&
+      failing.failures >= DISABLE_AFTER_FAILURES &&
+      failing.events.size > 1 &&
+      endedAt - failing.since >= DISABLE_AFTER_MS / 1000;
+    if (isDead) disabledAt = endedAt;
+  }
+
+  /** When something may be sent next: messages are delayed by whole seconds, unless something happens before. */
+  function nextAt(clock: number): number {
+    let wait = Infinity;
+    for (const { event, dueAt, priority } of pending) {
+      const { openUntil = 0 } = circuits.get(event.type) ?? {};
+      const at = priority === PRIORITY.resend ? dueAt : Math.max(dueAt, openUntil);
+      wait = Math.min(wait, Math.max(1, Math.ceil(at - clock)));
+    }
+    const at = Math.min(now + wait, nextEventAt());
+    return at === Infinity ? hours * 3600 : at;
+  }
+
+  /** When others do something next, which wakes the subscription. */
+  function nextEventAt(): number {
+    const recordedAt = events[recorded]?.at ?? Infinity;
+    const byHandAt = isSentByHand ? Infinity : (byHand?.at ?? Infinity);
+    return Math.min(recordedAt, byHandAt, isMoved ? Infinity : movesAt);
+  }
+
+  function between(min: number, max: number): number {
+    return min + (max - min) * chance.number();
+  }
+}
+
+/** The figures of the model with one seed. */
+function modelWith(scenario: Scenario, seed: number): Figures {
+  const { requests, deliveredAt } = simulateModel(scenario, seed);
+  const atOf = new Map([...deliveredAt].map(([{ type, place }, at]) => [`${type} ${place}`, at]));
+  return figuresOf(scenario, requests, ({ type, place }) => atOf.get(`${type} ${place}`));
+}
+
+/** Seeds of which the median counts, because probes are random. */
+const SEEDS = [1, 2, 3, 4, 5];
+
+/** The typical figures of the model in a scenario, and the worst ones. */
+export function modelOf(scenario: Scenario): { typical: Figures; worst: Figures } {
+  const all = SEEDS.map((seed) => modelWith(scenario, seed));
+  return { typical: pickEach(all, SEEDS.length >> 1), worst: pickEach(all, -1) };
+}
+
+/**
+ * The worst figures of the model if a scenario changes somewhat later. How long an outage is felt depends on when the next
+ * probe happens to be.
+ */
+export function boundsOf(scenario: Scenario): Figures {
+  const { rules, byHand, movesAt } = scenario;
+  const all = SEEDS.map((seed) => {
+    const late = 37 * (seed - 1);
+    const shifted = {
+      ...scenario,
+      rules: rules.map((rule) => (rule.until ? { ...rule, until: rule.until + late } : rule)),
+      ...(byHand && { byHand: { ...byHand, at: byHand.at + late } }),
+      ...(movesAt && { movesAt: movesAt + late }),
+    };
+    return modelWith(shifted, seed);
+  });
+  return pickEach(all, -1);
+}
+
+/** Of each figure, the one at this place of their order. */
+function pickEach(all: Figures[], place: number): Figures {
+  const pick = (name: keyof Figures) =>
+    all
+      .map((one) => one[name])
+      .sort((a, b) => a - b)
+      .at(place) as number;
+  return {
+    median: pick("median"),
+    p90: pick("p90"),
+    max: pick("max"),
+    left: pick("left"),
+    requests: pick("requests"),
+  };
+}
+
+/** What is allowed besides a factor of two: messages are delayed by whole seconds, and calls take some, too. */
+const SLACK: Figures = { median: 3, p90: 5, max: 8, left: 0, requests: 10 };
+
+/** The figure in which one exceeds the other by more than a factor of two; null if there is none. */
+export function findExcess(one: Figures, other: Figures): string | null {
+  const names = Object.keys(SLACK) as (keyof Figures)[];
+  const name = names.find((each) => one[each] > 2 * other[each] + SLACK[each]);
+  return name ? `${name} ${one[name].toFixed(1)} instead of ${other[name].toFixed(1)}` : null;
+}

@@ -1,0 +1,455 @@
+import { exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import { randomId } from "../../../src/contract/ids.ts";
+import { DISABLE_AFTER_MS, RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
+import { commit } from "../../../src/db/client.ts";
+import { PRIORITY } from "../../../src/db/schema.ts";
+import type { Outcome } from "../../../src/delivery/outcome.ts";
+import type { PendingDelivery } from "../../../src/delivery/policy.ts";
+import { announce, draftEvent } from "../../../src/events/outbox.ts";
+import type { PageBody } from "../../../src/http/paging.ts";
+import {
+  deleteSubscription,
+  disableSubscription,
+  enableSubscription,
+  type Webhook,
+} from "../../../src/subscriptions/subscriptions.ts";
+import { eventsOf, openWorkspace } from "../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  createWorkspace,
+  DAY_MS,
+  db,
+  deliveriesTo,
+  deliveryTo,
+  dispatchAt,
+  dispatchOn,
+  failAt,
+  failAtTrip,
+  failingSince,
+  HOUR_MS,
+  heldDispatch,
+  MINUTE_MS,
+  observedDatabase,
+  owed,
+  redeliver,
+  setDeliveries,
+  setSubscription,
+  statesOf,
+  subscribe,
+  subscriber,
+  subscriptionRow,
+} from "../../support/deliveries.ts";
+
+const NOW = Date.UTC(2026, 0, 5, 12);
+const OK = answered(200);
+const REJECTED = answered(400);
+const BUSY = answered(503);
+const FAR_URL = "https://ok-other.example/";
+
+/** Announces completed runs. */
+async function announceRuns(workspaceId: string, count: number, now: number) {
+  const drafts = Array.from({ length: count }, () =>
+    draftEvent("run.completed", { id: randomId("run") } as never, now),
+  );
+  const condition = () => sql`true`;
+  await commit(db, announce(workspaceId, "run.completed", drafts, condition, now));
+  return drafts.map(({ id }) => id);
+}
+
+/** A new subscription to leads and runs. */
+async function subscribedToBoth() {
+  const workspaceId = await createWorkspace();
+  const events: WebhookEvent[] = ["lead.created", "run.completed"];
+  return { workspaceId, ...(await subscribe(workspaceId, { events })) };
+}
+
+/** Dispatches whenever a wake-up message comes, until `until`. */
+async function workUntil(
+  clock: { now: number },
+  id: string,
+  until: number,
+  attempt: Parameters<typeof dispatchAt>[2],
+): Promise<void> {
+  // The delayed message that was noted before has come.
+  await setSubscription(id, { nextMessageAt: 0 });
+  for (;;) {
+    const [next] = await dispatchAt(() => clock.now, [id], attempt);
+    if (!next || (next.wakeAt ?? 0) > until) break;
+    clock.now = Math.max(clock.now + 1, next.wakeAt ?? 0);
+  }
+  clock.now = until;
+}
+
+const ofType = (type: WebhookEvent) => async (id: string) =>
+  (await deliveriesTo(id)).filter((delivery) => delivery.type === type);
+const leadsOf = ofType("lead.created");
+const runsOf = ofType("run.completed");
+
+describe("pending deliveries of a subscription", () => {
+  test("are sent in the order of resends, first attempts, retries and replays", async () => {
+    const { id, drafts } = await owed(4, NOW);
+    const { replay, retry, untried, resend } = PRIORITY;
+    for (const [i, priority] of [replay, retry, untried, resend].entries())
+      await setDeliveries(id, { priority, dueAt: NOW - 4 + i }, drafts[i]?.id);
+    const { posts, attempt } = subscriber();
+    await dispatchAt(NOW, [id], attempt);
+    expect(posts).toEqual(drafts.map((draft) => draft.id).toReversed());
+  });
+
+  test("of one priority are sent in the order of their due times", async () => {
+    const { id, drafts } = await owed(3, NOW);
+    for (const [i, draft] of drafts.entries())
+      await setDeliveries(id, { dueAt: NOW - i }, draft.id);
+    const { posts, attempt } = subscriber();
+    await dispatchAt(NOW, [id], attempt);
+    expect(posts).toEqual(drafts.map((draft) => draft.id).toReversed());
+  });
+
+  test("take turns by event type, so that none waits for the backlog of another", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceRuns(workspaceId, 120, NOW - HOUR_MS);
+    await announceLeads(workspaceId, 3, NOW);
+    const types: WebhookEvent[] = [];
+    await dispatchAt(NOW, [id], async ({ type }) => {
+      types.push(type);
+      return OK;
+    });
+    expect(types.slice(0, 6).filter((type) => type === "lead.created")).toHaveLength(3);
+  });
+});
+
+describe("an event type that an endpoint rejects", () => {
+  test.each<[string, Outcome, waitMs: number]>([
+    ["with 400", REJECTED, 0],
+    ["asking for half an hour", answered(429, 1_800), 0],
+    ["by timing out", { kind: "timed_out" }, 11_000],
+  ])("%s delays another one by %3$i ms at most", async (_, outcome, waitMs) => {
+    const { id, workspaceId } = await subscribedToBoth();
+    const clock = { now: NOW };
+    const { attempt } = subscriber(({ type }) => {
+      if (type === "lead.created") return OK;
+      if (outcome.kind === "timed_out") clock.now += 10_000;
+      return outcome;
+    });
+    for (let i = 1; i <= 20; i++) {
+      await announceRuns(workspaceId, 1, clock.now);
+      await announceLeads(workspaceId, 1, clock.now);
+      await workUntil(clock, id, Math.max(clock.now, NOW + i * MINUTE_MS), attempt);
+    }
+    const waits = (await leadsOf(id)).map(
+      ({ dueAt, settledAt }) => (settledAt ?? clock.now) - dueAt,
+    );
+    expect(waits).toHaveLength(20);
+    expect(Math.max(...waits)).toBeLessThanOrEqual(waitMs);
+    expect((await runsOf(id)).every(({ state }) => state === "pending")).toBe(true);
+  });
+});
+
+describe("an open circuit", () => {
+  test("lets one request at a time probe the endpoint, at the times of its steps", async () => {
+    const { id } = await owed(10, NOW);
+    await setSubscription(id, { concurrency: 6 });
+    const clock = { now: NOW };
+    const times: number[] = [];
+    await workUntil(clock, id, NOW + 50_000, async () => {
+      times.push((clock.now - NOW) / 1000);
+      return BUSY;
+    });
+    // Those in flight with the first one, and then after 1, 2, 5, 10 and 30 s.
+    expect(times.filter((time) => time > 0)).toEqual([1, 3, 8, 18, 48]);
+    expect((await deliveriesTo(id)).every(({ attempts }) => attempts === 0)).toBe(true);
+  });
+
+  test("starts nothing more of its event type, and goes on with the others", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceRuns(workspaceId, 9, NOW);
+    await announceLeads(workspaceId, 5, NOW);
+    const { posts, attempt } = subscriber(({ type }) => (type === "lead.created" ? OK : BUSY));
+    await dispatchAt(NOW, [id], attempt);
+    // A second one was in flight when the first one opened the circuit.
+    expect(posts.length - 5).toBeLessThanOrEqual(2);
+    expect(await statesOf(id)).toEqual({ delivered: 5, pending: 9 });
+  });
+
+  test("closes with a success, and everything that waited is sent at once", async () => {
+    const { id } = await owed(30, NOW);
+    const clock = { now: NOW };
+    await workUntil(clock, id, NOW + HOUR_MS, BUSY);
+    expect(await statesOf(id)).toEqual({ pending: 30 });
+    const endedAt = clock.now;
+    await workUntil(clock, id, endedAt + 300_000, OK);
+    expect(await statesOf(id)).toEqual({ delivered: 30 });
+    expect(await subscriptionRow(id)).toMatchObject({ circuits: {}, failingSince: null });
+  });
+
+  test("closes, and what was first rejected before is due at once, but only once", async () => {
+    const { id, drafts } = await owed(3, NOW);
+    const bad = drafts[0]?.id;
+    await setDeliveries(id, { dueAt: NOW - 1 }, bad);
+    let attempts = 0;
+    const attempt = async ({ eventId }: PendingDelivery) => {
+      if (eventId === bad) attempts++;
+      return eventId === bad ? REJECTED : OK;
+    };
+    await dispatchAt(NOW, [id], attempt);
+    // It was rejected first, and then the others have succeeded.
+    expect(attempts).toBe(2);
+    const dueAt = NOW + (RETRY_WAITS_SECONDS[1] ?? 0) * 1000;
+    const [row] = (await deliveriesTo(id)).filter(({ state }) => state === "pending");
+    expect(row).toMatchObject({ eventId: bad, attempts: 2, dueAt });
+  });
+
+  test("probes with an event that was not tried yet, the newest or the oldest", async () => {
+    const { id, drafts } = await owed(4, NOW);
+    await setSubscription(id, failingSince(NOW - HOUR_MS, 9, NOW));
+    for (const [i, draft] of drafts.entries())
+      await setDeliveries(id, { dueAt: NOW - 4 + i }, draft.id);
+    await setDeliveries(id, { priority: PRIORITY.retry, firstAt: NOW - 1 }, drafts[0]?.id);
+    const { posts, attempt } = subscriber(() => REJECTED);
+    // The random number of these ports is 0.
+    await dispatchAt(NOW, [id], attempt);
+    expect(posts).toEqual([drafts[3]?.id]);
+  });
+
+  test("signs only the probe", async () => {
+    const { id } = await owed(4, NOW);
+    await setSubscription(id, failingSince(NOW - HOUR_MS, 9, NOW));
+    const { posts, attempt } = subscriber(() => REJECTED);
+    await dispatchAt(NOW - 1, [id], attempt);
+    expect(posts).toEqual([]);
+    await dispatchAt(NOW, [id], attempt);
+    expect(posts).toHaveLength(1);
+  });
+});
+
+describe("a resend", () => {
+  test("is sent at once while the circuit is open, and its success closes it", async () => {
+    const { id, drafts } = await owed(5, NOW);
+    await dispatchAt(NOW, [id], answered(503, 1_800));
+    await redeliver(id, [drafts[4]?.id ?? ""], NOW + 500);
+    const { posts, attempt } = subscriber();
+    await dispatchAt(NOW + 500, [id], attempt);
+    expect(posts[0]).toBe(drafts[4]?.id);
+    expect(await statesOf(id)).toEqual({ delivered: 5 });
+  });
+
+  test("that fails leaves the circuit as it was, and begins a new schedule", async () => {
+    const { id, drafts } = await owed(1, NOW);
+    await dispatchAt(NOW, [id], BUSY);
+    const { circuits, failures } = await subscriptionRow(id);
+    await redeliver(id, [drafts[0]?.id ?? ""], NOW + 500);
+    await dispatchAt(NOW + 500, [id], answered(500));
+    expect(await subscriptionRow(id)).toMatchObject({ circuits, failures });
+    expect(await deliveryTo(id)).toMatchObject({
+      state: "pending",
+      priority: PRIORITY.retry,
+      firstAt: NOW + 500,
+      attemptsMade: 2,
+    });
+  });
+});
+
+describe("a replay", () => {
+  test("comes last, and waits while the circuit is open", async () => {
+    const { id, workspaceId, drafts } = await owed(1, NOW - HOUR_MS);
+    await dispatchAt(NOW - HOUR_MS, [id], OK);
+    const range = { since: NOW - DAY_MS, until: null, states: ["delivered"] } as const;
+    expect(await redeliver(id, range, NOW)).toBe(1);
+    const [fresh] = await announceLeads(workspaceId, 1, NOW);
+    await setSubscription(id, failingSince(NOW, 1, NOW + 9));
+    const { posts, attempt } = subscriber();
+    await dispatchAt(NOW + 8, [id], attempt);
+    expect(posts).toEqual([]);
+    await dispatchAt(NOW + 9, [id], attempt);
+    expect(posts).toEqual([fresh?.id, drafts[0]?.id]);
+  });
+});
+
+describe("another URL", () => {
+  test("starts with a clean slate, and gets what failed at the former one at once", async () => {
+    const { id } = await owed(30, NOW - 12 * HOUR_MS);
+    const failed = { attempts: 8, dueAt: NOW + 13 * HOUR_MS, firstAt: NOW - 12 * HOUR_MS };
+    await setDeliveries(id, { ...failed, priority: PRIORITY.retry });
+    await setSubscription(id, failingSince(1, 50, NOW + DAY_MS));
+    await exports.Platform.updateWebhook({ webhookId: id, url: FAR_URL });
+    const clean = { circuits: {}, failingSince: null, failures: 0, concurrency: 1 };
+    expect(await subscriptionRow(id)).toMatchObject(clean);
+    await dispatchAt(Date.now(), [id], OK);
+    expect(await statesOf(id)).toEqual({ delivered: 30 });
+  });
+
+  test.each([
+    ["fails", 8, REJECTED, 2],
+    ["fails as the last one of its schedule", 10, REJECTED, 2],
+    ["succeeds", 8, OK, 1],
+  ])(
+    "gets at once what was in flight to the former one, unless that succeeds: it %s",
+    async (_, attempts, outcome, requests) => {
+      const { id } = await owed(1, NOW - DAY_MS);
+      await setDeliveries(id, { attempts, priority: PRIORITY.retry, dueAt: NOW });
+      const { posts, attempt } = subscriber(async () => {
+        if (posts.length > 1) return OK;
+        await exports.Platform.updateWebhook({ webhookId: id, url: FAR_URL });
+        return outcome;
+      });
+      for (const now of [NOW, NOW + 1]) await dispatchAt(now, [id], attempt);
+      expect(posts).toHaveLength(requests);
+      expect(await statesOf(id)).toEqual({ delivered: 1 });
+    },
+  );
+
+  test("does not wait because of a request to the former one", async () => {
+    const { id } = await owed(1, NOW);
+    const { posts, attempt } = subscriber(async () => {
+      if (posts.length > 1) return OK;
+      await exports.Platform.updateWebhook({ webhookId: id, url: FAR_URL });
+      return answered(503, 1_800);
+    });
+    await dispatchAt(NOW, [id], attempt);
+    expect(posts).toHaveLength(2);
+    expect(await deliveryTo(id)).toMatchObject({ state: "delivered" });
+    expect((await subscriptionRow(id)).circuits).toEqual({});
+  });
+});
+
+describe("an event type that is removed from a subscription", () => {
+  const leadsOnly = (webhookId: string) =>
+    exports.Platform.updateWebhook({ webhookId, events: ["lead.created"] });
+
+  test("takes its failures with it if nothing else has failed", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceRuns(workspaceId, 3, NOW);
+    await dispatchAt(NOW, [id], REJECTED);
+    expect((await subscriptionRow(id)).failures).toBeGreaterThan(0);
+    await leadsOnly(id);
+    expect(await subscriptionRow(id)).toMatchObject({ failingSince: null, circuits: {} });
+  });
+
+  test("leaves the failures of a type that is still listed", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceRuns(workspaceId, 1, NOW);
+    await announceLeads(workspaceId, 1, NOW);
+    await dispatchAt(NOW, [id], REJECTED);
+    await leadsOnly(id);
+    const row = await subscriptionRow(id);
+    expect(row).toMatchObject({ failures: 2, failingSince: NOW });
+    expect(Object.keys(row.circuits)).toEqual(["lead.created"]);
+  });
+
+  test("does not count if a request of it that is in flight fails afterwards", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceRuns(workspaceId, 1, NOW);
+    const held = await heldDispatch(NOW, id);
+    await leadsOnly(id);
+    await held.finish(BUSY);
+    expect(await subscriptionRow(id)).toMatchObject({ failingSince: null, circuits: {} });
+  });
+});
+
+describe("a subscription is disabled", () => {
+  const T0 = NOW;
+  const END = T0 + DISABLE_AFTER_MS;
+  /** Times an hour apart, starting at `T0`. */
+  const hourly = (count: number) => Array.from({ length: count }, (_, i) => T0 + i * HOUR_MS);
+
+  test.each([
+    ["once it has failed for long enough, but not a millisecond earlier", 13, END - 1, END],
+    ["at the tenth failure, but not at the ninth", 8, END + HOUR_MS, END + 2 * HOUR_MS],
+  ])("%s", async (_, times, before, disabledAt) => {
+    const { id } = await owed(15, T0);
+    await failAt(id, [...hourly(times), before]);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: times + 1, disabledAt: null });
+    expect(await statesOf(id)).toEqual({ pending: 15 });
+    await failAt(id, [disabledAt]);
+    const disabled = { disabledAt, disabledByFailures: true, failingSince: T0 };
+    expect(await subscriptionRow(id)).toMatchObject({ ...disabled, failures: times + 2 });
+  });
+
+  test.each([
+    [1, null],
+    [2, END],
+  ])("by failures at %i events: at %j", async (events, disabledAt) => {
+    const { id } = await owed(events, T0);
+    await failAt(id, [...hourly(10), END]);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 11, disabledAt });
+  });
+
+  test("alone, with its pending deliveries cancelled, and no event", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const { id } = await subscribe(workspaceId, {
+      events: ["lead.created", "automation.status_changed"],
+    });
+    await announceLeads(workspaceId, 12, T0);
+    const other = await subscribe(workspaceId, { createdAt: 1 });
+    await announceLeads(workspaceId, 1, T0);
+    const shown = async () => (await api.get<PageBody<Webhook>>("/v1/webhooks")).body.data;
+    expect(await shown()).toMatchObject([{ disabled_at: null }, { disabled_at: null }]);
+    const events = await eventsOf(workspaceId);
+    await failAt(id, [...hourly(10), END]);
+    expect(await shown()).toMatchObject([
+      { id: other.id, disabled_at: null },
+      { id, disabled_at: new Date(END).toISOString() },
+    ]);
+    expect(await eventsOf(workspaceId)).toEqual(events);
+    expect(await statesOf(other.id)).toEqual({ pending: 1 });
+    const cancelled = { state: "cancelled", settledAt: END };
+    expect(await deliveriesTo(id)).toMatchObject(Array(13).fill(cancelled));
+    const ledger = await exports.Platform.ledger({ workspaceId });
+    expect(ledger).toMatchObject({ created: 14, pending: 1, cancelled: 13, addsUp: true });
+  });
+
+  test("not while its endpoint accepts another event type", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceRuns(workspaceId, 15, T0);
+    await failAt(id, hourly(12), REJECTED);
+    await announceLeads(workspaceId, 1, END - HOUR_MS);
+    const { attempt } = subscriber(({ type }) => (type === "lead.created" ? OK : REJECTED));
+    await dispatchAt(END - HOUR_MS, [id], attempt);
+    await failAt(id, [END, END + HOUR_MS], REJECTED);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null });
+  });
+
+  test("not by a resend, which does not prevent it either", async () => {
+    const { id, drafts } = await owed(15, T0);
+    await failAt(id, hourly(12));
+    await setDeliveries(id, { priority: PRIORITY.resend, dueAt: END }, drafts[0]?.id);
+    await setSubscription(id, { ...failingSince(T0, 12, END + HOUR_MS) });
+    await dispatchAt(END, [id], BUSY);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 12, disabledAt: null });
+    await setDeliveries(id, { priority: PRIORITY.resend, dueAt: END }, drafts[1]?.id);
+    await setSubscription(id, { ...failingSince(T0, 12, END) });
+    await dispatchAt(END + 1, [id], REJECTED);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 13, disabledAt: END + 1 });
+  });
+
+  test("not if it was deleted in the meantime", async () => {
+    const { id, workspaceId } = await owed(15, T0);
+    await failAt(id, hourly(10));
+    await setSubscription(id, failingSince(T0, 10));
+    const late = await heldDispatch(END, id);
+    await commit(db, deleteSubscription(workspaceId, id, END));
+    await late.finish(BUSY);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledByFailures: false });
+  });
+
+  test("not by a request from before it was enabled again, even if the reply is lost", async () => {
+    const { id } = await owed(15, T0);
+    await failAt(id, hourly(10));
+    await setSubscription(id, failingSince(T0, 10));
+    const { DB } = observedDatabase({
+      before: async (trip) => {
+        if (trip !== 2) return;
+        await commit(db, disableSubscription(id, END));
+        await commit(db, { enabled: enableSubscription(id) });
+      },
+      after: failAtTrip(2),
+    });
+    await dispatchOn(DB, END, [id], BUSY);
+    const healthy = { disabledAt: null, failures: 0, failingSince: null, circuits: {} };
+    expect(await subscriptionRow(id)).toMatchObject({ ...healthy, leasedUntil: 0 });
+  });
+});
