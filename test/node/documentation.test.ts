@@ -215,6 +215,8 @@ test.each([
   ["site/guides/processing.md", `later than ${seconds(POST_TIMEOUT_MS)} s`],
   ["site/guides/processing.md", `can be resent for ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`],
   ["site/guides/retries.md", `a 2xx within ${seconds(POST_TIMEOUT_MS)} s`],
+  ["site/guides/retries.md", `comes ${TRIED_FOR_MAX_MS / HOUR_MS} h after its first attempt`],
+  ["site/guides/concepts.md", `failed ${TRIED_FOR_MAX_MS / HOUR_MS} h after the first`],
   ["site/guides/retries.md", `share of up to ${RETRY_JITTER * 100}%`],
   ["site/guides/retries.md", `retried for about ${Math.round(RETRY_SCHEDULE_MS / DAY_MS)} days`],
   ["site/guides/retries.md", `the events of the last ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`],
@@ -297,6 +299,8 @@ test("examples/receivers/README.md links every handler", () => {
 test("the example handlers remember an event for as long as it may arrive again", () => {
   const weeks = 6;
   const [, days] = /Keep ids for (\d+) days/.exec(read("site/guides/processing.md")) ?? [];
+  const triedDays = Math.ceil((RETRY_SCHEDULE_MS * (1 + RETRY_JITTER)) / DAY_MS);
+  expect(Number(days)).toBe(REDELIVERY_MAX_AGE_MS / DAY_MS + triedDays);
   expect(Number(days)).toBeLessThanOrEqual(7 * weeks);
   expect(read("examples/receivers/receiver.php")).toContain("older than six weeks");
   expect(read("examples/receivers/worker.ts")).toContain(`+ ${7 * weeks} * 86_400_000)`);
