@@ -92,16 +92,25 @@ function prepareQuery(query: DrizzleQuery): PreparedQuery {
  * @throws Error if two columns, such as those of joined tables, have the same name: alias one of them.
  */
 function checkNames(query: object): void {
-  const { selectedFields = {} } =
-    (query as { _?: { selectedFields?: Record<string, unknown> } })._ ?? {};
-  const names = Object.values(selectedFields).flatMap((field) =>
-    is(field, Column) ? field.name : is(field, SQL.Aliased) ? field.fieldAlias : [],
-  );
+  const names = Object.values(namesOf(query));
   const twice = names.find((name, i) => names.indexOf(name) !== i);
   if (twice !== undefined) throw new Error(`two selected columns are named ${twice}: alias one`);
 }
 
-function toStatements(part: Part): Statements<unknown> {
+/** Returns the names of the columns that a query selects, by field; an expression without an alias has none. */
+export function namesOf(query: object): Record<string, string> {
+  const { selectedFields = {} } =
+    (query as { _?: { selectedFields?: Record<string, unknown> } })._ ?? {};
+  return Object.fromEntries(
+    Object.entries(selectedFields).flatMap(([field, column]) => {
+      const name = is(column, Column) ? column.name : is(column, SQL.Aliased) && column.fieldAlias;
+      return name ? [[field, name]] : [];
+    }),
+  );
+}
+
+/** Converts a part to its queries. */
+export function toStatements(part: Part): Statements<unknown> {
   if ("queries" in part) return part;
   const query = prepareQuery(part);
   const read = ([result]: D1Result[]) => {
@@ -127,10 +136,10 @@ export function insertEach(
 }
 
 /**
- * Prepares a query, whose text is built once, on first use. `sql.placeholder` marks the places of values by name. A call
+ * Prepares one query, whose text is built once, on first use. `sql.placeholder` marks the places of values by name. A call
  * without one of these values throws an error.
  */
-export function prepared<P extends DrizzleQuery>(query: P) {
+export function prepared<P extends Part>(query: P) {
   let once: Statements<ResultOf<P>> | undefined;
   return (values: Record<string, unknown>): Statements<ResultOf<P>> => {
     once ??= toStatements(query) as Statements<ResultOf<P>>;

@@ -1,8 +1,17 @@
 import { type Column, desc, type Placeholder, type SQL, sql } from "drizzle-orm";
 import type { Position } from "../contract/cursor.ts";
-import { PAGE_MAX_BYTES } from "../contract/limits.ts";
-import { fieldOf } from "./builder.ts";
-import { type Database, prepared, query, type RowQuery } from "./client.ts";
+import { PAGE_MAX_BYTES, RECORD_MAX_BYTES } from "../contract/limits.ts";
+import { commaList, fieldOf } from "./builder.ts";
+import {
+  type Database,
+  namesOf,
+  prepared,
+  query,
+  type RowQuery,
+  readAs,
+  type Statements,
+  toStatements,
+} from "./client.ts";
 
 /*
  * Keyset pagination, newest first. A page starts after the position of the last item of the previous page, so rows that
@@ -35,7 +44,7 @@ export function isOnPage({ at, id }: Order): SQL {
 }
 
 /** Returns the arguments of `orderBy` for an order. */
-export function newestFirst({ at, id }: Order): [SQL, SQL] {
+export function sortNewest({ at, id }: Order): [SQL, SQL] {
   return [desc(at), desc(id)];
 }
 
@@ -51,8 +60,14 @@ interface Limitable<Row> {
 const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 
 /**
+ * Maximum items that fit on any page, however large they are. These are read without `boundBytes`, with which SQLite
+ * reads each row up to four times, in tables of its own.
+ */
+const FEW = PAGE_MAX_BYTES / RECORD_MAX_BYTES;
+
+/**
  * Prepares the query for a page of a list, and returns the function that reads one. The query reads one row more than
- * it shows. That of leads is:
+ * it shows, and returns no more than half a megabyte (`boundBytes`). That of leads is:
  *
  *     SELECT … FROM leads WHERE workspace_id = :workspaceId AND (created_at, id) < (:at, :id)
  *     ORDER BY created_at DESC, id DESC LIMIT :rows
@@ -63,27 +78,67 @@ const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
  * caller passes the values of all others, such as `workspaceId`.
  *
  * @param query selects the rows with the condition `isOnPage`, without order and limit.
- * @param bytesOf returns the approximate size of an item in bytes of JSON.
+ * @param bytes SQL expression: the approximate size of an item, if not that of its columns.
  */
 export function preparePage<Row extends object>({
   order,
   query: rows,
-  bytesOf = jsonBytes,
+  bytes,
 }: {
   order: Order;
   query: RowQuery<Row>;
-  bytesOf?: (row: Row) => number;
+  bytes?: SQL;
 }) {
-  const sorted = (rows as unknown as Sortable<Row>).orderBy(...newestFirst(order));
-  const select = prepared(sorted.limit(sql.placeholder("rows")));
+  const sorted = (rows as unknown as Sortable<Row>).orderBy(...sortNewest(order));
+  const page = sorted.limit(sql.placeholder("rows"));
+  const selectFew = prepared(readAs(page, (found) => found.map((row) => ({ row, pageBytes: 0 }))));
+  const selectMany = prepared(boundBytes(page, order, bytes));
   return async (
     db: Database,
     values: Record<string, unknown>,
     { limit, after }: PageRequest,
   ): Promise<Page<Row>> => {
     const { at, id } = after ?? NEWEST;
-    const found = (await query(db, select({ ...values, at, id, rows: limit + 1 }))) as Row[];
-    return cutPage(found, limit, order, bytesOf);
+    const select = limit <= FEW ? selectFew : selectMany;
+    return cutPage(await query(db, select({ ...values, at, id, rows: limit + 1 })), limit, order);
+  };
+}
+
+/** A row of a page, with the size of the page up to it, in bytes. */
+interface SizedRow<Row> {
+  row: Row;
+  pageBytes: number;
+}
+
+/**
+ * Bounds the size of a page in the database, so that no request holds more. Of the rows that a query selects, the first
+ * ones are returned, up to the one with which the page would exceed `PAGE_MAX_BYTES`. That one only shows that there is
+ * more.
+ */
+function boundBytes<Row>(
+  page: RowQuery<Row>,
+  { at, id }: Order,
+  bytes?: SQL,
+): Statements<SizedRow<Row>[]> {
+  const names = namesOf(page);
+  const sizes = Object.values(names).map(
+    (name) => sql`coalesce(octet_length(${sql.identifier(name)}), 4)`,
+  );
+  const size = bytes ?? sql.join(sizes, sql` + `);
+  const order = commaList(
+    [at, id].map((column) => sql`${sql.identifier(names[fieldOf(column)] ?? column.name)} DESC`),
+  );
+  const bounded = sql`SELECT * FROM (
+      SELECT *, sum(bytes) OVER (ORDER BY ${order}) AS page_bytes FROM (SELECT *, ${size} AS bytes FROM ${page}))
+    WHERE page_bytes - bytes <= ${PAGE_MAX_BYTES} ORDER BY ${order}`;
+  // The columns of the page come first, so its own reader finds them where they were.
+  const { read } = toStatements(page) as Statements<Row[]>;
+  return {
+    queries: toStatements(bounded).queries,
+    read: (results) => {
+      const sized = results[0]?.results as { page_bytes: number }[];
+      return read(results).map((row, i) => ({ row, pageBytes: sized[i]?.page_bytes ?? 0 }));
+    },
   };
 }
 
@@ -91,28 +146,17 @@ export function preparePage<Row extends object>({
  * Makes a page of the first `limit` rows; a further one only shows that there are more. The page ends earlier if its
  * items take more than `PAGE_MAX_BYTES`, but has at least one item.
  */
-export function cutPage<Row extends object>(
-  rows: Row[],
+function cutPage<Row extends object>(
+  rows: SizedRow<Row>[],
   limit: number,
   order: Order,
-  bytesOf: (row: Row) => number = jsonBytes,
 ): Page<Row> {
-  let bytes = 0;
-  let count = 0;
-  for (const row of rows.slice(0, limit)) {
-    bytes += bytesOf(row);
-    if (bytes > PAGE_MAX_BYTES && count > 0) break;
-    count++;
-  }
-  const items = rows.slice(0, count);
+  const items = rows
+    .slice(0, limit)
+    .filter(({ pageBytes }, i) => i === 0 || pageBytes <= PAGE_MAX_BYTES)
+    .map(({ row }) => row);
   const last = items.at(-1);
-  return { items, next: last && rows.length > count ? positionOf(last, order) : null };
-}
-
-const encoder = new TextEncoder();
-
-function jsonBytes(row: object): number {
-  return encoder.encode(JSON.stringify(row)).length;
+  return { items, next: last && rows.length > items.length ? positionOf(last, order) : null };
 }
 
 function positionOf(row: object, { at, id }: Order): Position {

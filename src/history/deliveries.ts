@@ -10,14 +10,14 @@ import { eventIdAt } from "../contract/ids.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { inJson, qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
-import { cutPage, type Page, type PageRequest } from "../db/page.ts";
+import type { Page, PageRequest } from "../db/page.ts";
 import { deliveries, events, leads, PRIORITY, subscriptions, workspaces } from "../db/schema.ts";
 import { deliveryState } from "../db/states.ts";
 import { nextAttemptAt } from "../delivery/due.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { findLeadIds } from "../records/finding.ts";
 import { findOwner, isSubscription } from "../subscriptions/subscriptions.ts";
-import { readSubject, SUBJECT } from "./subject.ts";
+import { readSubjects, SUBJECT } from "./subject.ts";
 import type { DeliveryView } from "./views.ts";
 
 /*
@@ -95,7 +95,7 @@ export interface DeliveryRow
   state: ShownDeliveryState;
   attempts: number;
   dueAt: number;
-  lead: string | null;
+  leadId: string | null;
   recordName: string | null;
 }
 
@@ -159,13 +159,16 @@ export async function listDeliveriesOf(
       .orderBy(desc(deliveries.eventId))
       .limit(limit + 1),
   });
-  const order = { at: events.createdAt, id: deliveries.eventId };
-  const { items, next } = cutPage(found as DeliveryRow[], limit, order);
+  const rows = found as DeliveryRow[];
+  const items = rows.slice(0, limit);
+  const end = items.at(-1);
+  const next = end && rows.length > limit ? { at: end.createdAt, id: end.eventId } : null;
   // The next page starts after the last row that was examined.
   const [resumeAt] = bound ?? [];
   const dataKey = await openDataKeyOf(env, owner);
+  const subjects = await readSubjects(db, dataKey, owner[0]?.workspaceId, items);
   return {
-    items: await Promise.all(items.map((row) => toView(row, dataKey))),
+    items: items.map((row, i) => toView(row, subjects[i] ?? null)),
     next: search ? search.next : !next && resumeAt ? { at: 0, id: resumeAt.id } : next,
   };
 }
@@ -230,15 +233,15 @@ export async function openDataKeyOf(
   return owner ? openDataKey(ENCRYPTION_KEYS, owner.workspaceId, owner.sealedDataKey) : null;
 }
 
-/** Returns a delivery in the shape that operations show. @param dataKey the data key of the workspace. */
-export async function toView(row: DeliveryRow, dataKey: CryptoKey | null): Promise<DeliveryView> {
+/** Returns a delivery in the shape that operations show. @param subject the name of the record that it is about. */
+export function toView(row: DeliveryRow, subject: string | null): DeliveryView {
   const { state, lastAt, lastOutcome, lastStatus, lastDurationMs } = row;
   const isOpen = state === "pending" || state === "retrying";
   const wasAttempted = lastAt !== null && lastOutcome !== null;
   return {
     eventId: row.eventId,
     type: row.type,
-    subject: await readSubject(dataKey, row),
+    subject,
     createdAt: isoTime(row.createdAt),
     state,
     attempts: row.attempts,

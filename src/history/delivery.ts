@@ -13,6 +13,7 @@ import { ROTATION_MS } from "../subscriptions/rotation.ts";
 import { isSubscription } from "../subscriptions/subscriptions.ts";
 import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { DELIVERY_COLUMNS, toView } from "./deliveries.ts";
+import { readSubjects } from "./subject.ts";
 import type { DeliveryDetails } from "./views.ts";
 
 /**
@@ -64,7 +65,8 @@ export async function findDelivery(
   if (!row) throw unknownInput("eventId", "no such delivery to this subscription");
   const keys = env.ENCRYPTION_KEYS;
   const key = await openDataKey(keys, row.workspaceId, row.sealedDataKey);
-  const view = await toView(row, key);
+  const [subject = null] = await readSubjects(db, key, row.workspaceId, [row]);
+  const view = toView(row, subject);
   const body = await makeBody(keys, row, row).catch((error: unknown) => {
     if (error instanceof UnreadableEvent) return null;
     throw error;

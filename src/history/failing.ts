@@ -18,6 +18,7 @@ import {
   toView,
   UNSUCCESSFUL,
 } from "./deliveries.ts";
+import { readSubjects } from "./subject.ts";
 import type { FailureCount, FailureView } from "./views.ts";
 
 /*
@@ -138,12 +139,15 @@ export async function listFailuresOf(
   const ids = [...new Set(rows.map(({ eventId }) => eventId))];
   const page = new Set(ids.slice(0, limit));
   const dataKey = await openDataKeyOf(env, owner);
-  const items = rows
-    .filter(({ eventId }) => page.has(eventId))
-    .map(async (row) => ({ ...(await toView(row, dataKey)), webhookId: row.webhookId }));
+  const shown = rows.filter(({ eventId }) => page.has(eventId));
+  const subjects = await readSubjects(db, dataKey, workspaceId, shown);
+  const items = shown.map((row, i) => ({
+    ...toView(row, subjects[i] ?? null),
+    webhookId: row.webhookId,
+  }));
   const resumeAt = ids.length > limit ? ids[limit - 1] : floors[0]?.id;
   return {
-    items: await Promise.all(items),
+    items,
     next: search ? search.next : after(resumeAt),
   };
 }

@@ -5,7 +5,7 @@ import { RESPONSES_PER_DAY, TELL_AFTER_MS } from "../contract/limits.ts";
 import { isoTime, isoTimeOrNull, MINUTE_MS } from "../contract/time.ts";
 import { qb, toJsonValue } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
-import { newestFirst } from "../db/page.ts";
+import { sortNewest } from "../db/page.ts";
 import { attempts, deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
 import { deliveryState, listsType, precedesCancellation } from "../db/states.ts";
 import { nextSendAt } from "../delivery/due.ts";
@@ -106,7 +106,7 @@ function selectSubscriptions(which: SQL | undefined) {
     })
     .from(subscriptions)
     .where(which)
-    .orderBy(...newestFirst({ at: subscriptions.createdAt, id: subscriptions.id }));
+    .orderBy(...sortNewest({ at: subscriptions.createdAt, id: subscriptions.id }));
 }
 
 type SubscriptionRow = ReturnType<typeof selectSubscriptions>["_"]["result"][number];

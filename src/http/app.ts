@@ -7,11 +7,11 @@ import { healthCheck } from "./health-check.ts";
 import { serveMcp } from "./mcp.ts";
 import { platform } from "./platform.ts";
 import { portal } from "./portal/portal.ts";
-import { endSlowReads } from "./read-limits.ts";
 import { automationRoutes } from "./routes/automations.ts";
 import { leadRoutes } from "./routes/leads.ts";
 import { runRoutes } from "./routes/runs.ts";
 import { webhookRoutes } from "./routes/webhooks.ts";
+import { endSlowReads } from "./slow-reads.ts";
 
 /*
  * To add a route: a `createRoute` and its handler in the noun's file in `routes/`, with an example from `routes/examples.ts`

@@ -57,11 +57,16 @@ async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Prom
   // A refusal is thrown below.
   admission.catch(() => {});
   c.set("read", async (work) => {
-    const early = known && work(openNamed(c.env, known.database));
+    // The runtime would stop the work if the client hangs up, and what it counts would stay counted (records/leads.ts).
+    const start = (database: string) => {
+      const working = work(openNamed(c.env, database));
+      c.executionCtx.waitUntil(working.catch(() => {}));
+      return working;
+    };
     // A failure only matters once the request is admitted.
-    early?.catch(() => {});
+    const early = known && start(known.database);
     const database = await admission;
-    return early && database === known.database ? early : work(openNamed(c.env, database));
+    return early && database === known.database ? early : start(database);
   });
   // Hono passes an error of the route to `handleError`, and sets `c.error`, so `next` does not reject.
   await next();
@@ -147,14 +152,6 @@ function takeUncounted(keyHash: string): UncountedRefusals | undefined {
   if (!removed?.repeated || removed.result.verdict !== "rate_limited") return undefined;
   // They were returned within `REFUSING_MS` before this time, which is exact enough for a window.
   return { count: removed.repeated, at: removed.repeatableUntil };
-}
-
-/** Checks again, as a write does, that the access of an admitted request has not ended. @throws ApiError if it has. */
-export async function confirmAccess(c: Context<AppEnv>): Promise<void> {
-  await c.get("read")(async () => {});
-  const binding = bindingOf(c.env, c.get("database"));
-  const guard = guardWrites(c.get("workspaceId"), { keyId: c.get("keyId") });
-  await openDatabase(binding, guard).$client.batch([]);
 }
 
 /** Reads the API key of the request; null if there is none, or its checksum is wrong, so that it was never issued. */

@@ -16,12 +16,9 @@ import type { Page, PageRequest } from "../db/page.ts";
  *    list is sorted by. Each record then writes one row more: adapt the counts of `test/worker/delivery`, `LEAD_BYTES` in
  *    `bench/price.ts` for an index on leads, and the figures of `docs/performance.md` (`npm run bench -- --only rows`,
  *    `--only month`, `npm run price`).
- * 4. Any other condition hides rows: it is the last argument of the function that reads the page, as in `listAutomations`.
- *    A page then examines `PAGE_EXAMINED_MAX` rows, or some more, and may be short. Clients then decide how many rows are
- *    hidden, so measure the memory of many such requests with a `limit` of 1 (`read-limits.ts`).
- * 5. Each combination of indexed filters is a page of its own, prepared once. `test/worker/db/pages.test.ts` counts the
- *    rows that pages read.
- * 6. `npm run migrations` if you have added an index, `npm run openapi`, and a line in the changelog. If the methods of
+ * 4. Each combination of filters is a page of its own, prepared once. It reads no row that it does not show, so each
+ *    condition is in the index: `test/worker/db/pages.test.ts` counts the rows that pages read.
+ * 5. `npm run migrations` if you have added an index, `npm run openapi`, and a line in the changelog. If the methods of
  *    `examples/client/client.ts` should take the parameter, add it there.
  */
 

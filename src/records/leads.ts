@@ -2,10 +2,12 @@ import { z } from "@hono/zod-openapi";
 import { and, eq, type SQL, sql } from "drizzle-orm";
 import { LeadSource } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
+import { PAGE_MAX_BYTES } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import {
   commaList,
   fromJson,
+  inJson,
   insertFrom,
   mapColumns,
   omitColumns,
@@ -19,6 +21,7 @@ import { openDataKey, openUnder } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
 import type { Hex } from "../primitives/bytes.ts";
 import { loadDataKey, sealedDataKeyOf } from "../workspaces/data-keys.ts";
+import { DatabaseUnreachable } from "../workspaces/placement.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 
 /** SQL expression: the encrypted personal data of a lead, in hexadecimal. */
@@ -40,11 +43,11 @@ const OTHER_BYTES = 300;
 const readPage = preparePage({
   order: LEAD_ORDER,
   query: qb
-    .select(LEAD_COLUMNS)
+    .select({ ...LEAD_COLUMNS, sealed: SEALED.as("sealed") })
     .from(leads)
     .where(and(eq(leads.workspaceId, sql.placeholder("workspaceId")), isOnPage(LEAD_ORDER))),
   // Two hexadecimal digits are one byte of JSON.
-  bytesOf: ({ sealed }) => sealed.length / 2 + OTHER_BYTES,
+  bytes: sql`octet_length(sealed) / 2 + ${OTHER_BYTES}`,
 });
 
 /** Maximum pages that are read to find a lead that can be decrypted. */
@@ -86,7 +89,34 @@ export async function readLeadsWith<Shown>(
   const { items: rows, next } = await readPage(db, { workspaceId }, request);
   if (rows.length === 0) return { items: [], next };
   const dataKey = await loading;
-  return { items: await Promise.all(rows.map((row) => read(dataKey, row))), next };
+  const items = await decryptBounded(rows, (row) => read(dataKey, row));
+  return { items, next };
+}
+
+/**
+ * Maximum bytes of leads, encrypted and in hexadecimal, that an isolate decrypts at once for all its requests: eight of
+ * the largest pages. An isolate has 128 MB, and a page takes several times its size while it is decrypted.
+ */
+const DECRYPTING_MAX_BYTES = 8 * 2 * PAGE_MAX_BYTES;
+/** Leads of fewer bytes are decrypted in any case, so that a flood of large pages refuses no ordinary one. */
+const ORDINARY_BYTES = 128 * 1024;
+
+let decryptingBytes = 0;
+
+/** Decrypts leads. @throws DatabaseUnreachable if the isolate is decrypting too many, so that the client tries later. */
+async function decryptBounded<Shown>(
+  rows: LeadRow[],
+  decrypt: (row: LeadRow) => Promise<Shown>,
+): Promise<Shown[]> {
+  const bytes = rows.reduce((sum, { sealed }) => sum + sealed.length, 0);
+  if (bytes > ORDINARY_BYTES && decryptingBytes + bytes > DECRYPTING_MAX_BYTES)
+    throw new DatabaseUnreachable("too many leads are being decrypted");
+  decryptingBytes += bytes;
+  try {
+    return await Promise.all(rows.map(decrypt));
+  } finally {
+    decryptingBytes -= bytes;
+  }
 }
 
 /** Reads the workspace's lead with an id; null if there is none. @param read decrypts it and shapes it. */
@@ -105,6 +135,26 @@ export async function findLeadWith<Shown>(
       .where(and(eq(leads.id, id), eq(leads.workspaceId, workspaceId))),
   );
   return row ? read(await openDataKey(keys, workspaceId, row.sealedDataKey), row) : null;
+}
+
+/** Reads the names of the workspace's leads among these ids; null for one that has none or cannot be decrypted. */
+export async function findLeadNames(
+  db: Database,
+  dataKey: CryptoKey,
+  workspaceId: string,
+  ids: string[],
+): Promise<[id: string, name: string | null][]> {
+  const rows = await query(
+    db,
+    qb
+      .select(LEAD_COLUMNS)
+      .from(leads)
+      .where(and(inJson(leads.id, ids), sql`+${leads.workspaceId} = ${workspaceId}`)),
+  );
+  return decryptBounded(rows, async (row): Promise<[string, string | null]> => {
+    const person = await readPersonalData(dataKey, row);
+    return [row.id, person?.name ?? null];
+  });
 }
 
 /** A lead to insert, with encrypted personal data; `eventId` is the event that announces it. */

@@ -19,7 +19,6 @@ import {
 } from "../../src/contract/limits.ts";
 import { HEADERS_KEPT_BYTES, RESPONSE_KEPT_BYTES } from "../../src/delivery/response.ts";
 import { DELIVERIES_EXAMINED_MAX } from "../../src/history/deliveries.ts";
-import { WORKSPACE_ROWS_MAX } from "../../src/http/read-limits.ts";
 import { REDELIVERY_EXAMINED_MAX } from "../../src/replay/replay.ts";
 
 const read = (file: string) => readFileSync(join(ROOT, file), "utf8");
@@ -33,7 +32,6 @@ const [, portalRows = ""] =
 /** The numbers of each bound in SECURITY.md, in their order. */
 const BOUNDS: Record<string, unknown[]> = {
   "requests with one key": [vars.QUOTA_REQUESTS, API_KEYS_MAX],
-  "rows of lists that a workspace holds in an isolate": [WORKSPACE_ROWS_MAX],
   "a page of a list": [PAGE_MAX_BYTES],
   "requests to the portal": [portal, portal],
   "rows that the portal reads": [portalRows.replaceAll("_", "")],

@@ -13,7 +13,6 @@ import {
 import { jsonBody } from "../body.ts";
 import { newApp } from "../context.ts";
 import { listOrder, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
-import { limitRowsInFlight } from "../read-limits.ts";
 import { body, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { PAGES } from "./examples.ts";
@@ -40,7 +39,7 @@ automationRoutes.openapi(
     tags: ["Automations"],
     summary: "List the automations of the workspace",
     description: listOrder("when they first appeared here, which no response shows"),
-    middleware: [served("automations"), limitRowsInFlight],
+    middleware: served("automations"),
     request: { query: PageQuery },
     responses: {
       200: json(AutomationPage, "A page of automations, newest first.", PAGES.automations),

@@ -2,7 +2,6 @@ import { createRoute } from "@hono/zod-openapi";
 import { Lead, listLeads } from "../../records/leads.ts";
 import { newApp } from "../context.ts";
 import { listOrder, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
-import { limitRowsInFlight } from "../read-limits.ts";
 import { errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { PAGES } from "./examples.ts";
@@ -19,7 +18,7 @@ leadRoutes.openapi(
     tags: ["Leads"],
     summary: "List the leads of the workspace",
     description: `${listOrder("`created_at`")} Rather than poll, subscribe to \`lead.created\`.`,
-    middleware: [served("leads"), limitRowsInFlight],
+    middleware: served("leads"),
     request: { query: PageQuery },
     responses: {
       200: json(LeadPage, "A page of leads, newest first.", PAGES.leads),

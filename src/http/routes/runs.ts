@@ -4,7 +4,6 @@ import { isId } from "../../contract/ids.ts";
 import { listRuns, listRunsOfAutomation, Run } from "../../records/runs.ts";
 import { newApp } from "../context.ts";
 import { listOrder, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
-import { limitRowsInFlight } from "../read-limits.ts";
 import { errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { AutomationParams } from "./automations.ts";
@@ -22,7 +21,7 @@ runRoutes.openapi(
     tags: ["Runs"],
     summary: "List the runs of the workspace",
     description: listOrder("`occurred_at`"),
-    middleware: [served("runs"), limitRowsInFlight],
+    middleware: served("runs"),
     request: { query: PageQuery },
     responses: {
       200: json(RunPage, "A page of runs, newest first.", PAGES.runs),
@@ -44,7 +43,7 @@ runRoutes.openapi(
     tags: ["Runs"],
     summary: "List the runs of one automation",
     description: listOrder("`occurred_at`"),
-    middleware: [served("runs"), limitRowsInFlight],
+    middleware: served("runs"),
     request: { params: AutomationParams, query: PageQuery },
     responses: {
       200: json(RunPage, "A page of its runs, newest first.", PAGES.runs),

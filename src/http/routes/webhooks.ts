@@ -29,7 +29,6 @@ import { loadDataKeyToWrite } from "../../workspaces/data-keys.ts";
 import { jsonBody } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
 import { listOrder, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
-import { limitRowsInFlight } from "../read-limits.ts";
 import { body, empty, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { CREATION, PAGES, SECRET, WEBHOOK } from "./examples.ts";
@@ -134,7 +133,7 @@ webhookRoutes.openapi(
     tags: ["Webhooks"],
     summary: "List the webhooks of the workspace",
     description: `${listOrder("`created_at`")} Secrets are not included.`,
-    middleware: [served("webhooks"), limitRowsInFlight],
+    middleware: served("webhooks"),
     request: { query: PageQuery },
     responses: {
       200: json(WebhookPage, "A page of webhooks, newest first.", PAGES.webhooks),

@@ -74,7 +74,12 @@ const LISTS: [string, List, total: number][] = [
 test.each(LISTS)(
   "the pages of %s are sorted and complete, and read a row more than shown",
   async (...[, read, total]) => {
-    for (const limit of [1, 7, 99]) {
+    for (const [limit, readsPerRow] of [
+      [1, 1],
+      [32, 1],
+      // The size of a larger page is bounded, which reads each row up to four times.
+      [99, 4],
+    ] as const) {
       const seen: string[] = [];
       let after: PageRequest["after"] = null;
       do {
@@ -85,7 +90,7 @@ test.each(LISTS)(
         if (page?.next) expect(rows.read).toBeGreaterThan(limit);
         // At the end, SQLite may look at the first row that belongs to something else.
         const [ownRow, positionRow] = [1, 1];
-        const most = limit + 1 + ownRow + positionRow + (page?.next ? 0 : 1);
+        const most = readsPerRow * (limit + 1) + ownRow + positionRow + (page?.next ? 0 : 1);
         expect(rows.read).toBeLessThanOrEqual(most);
         if (page?.next && after) expect(page.next.at).toBeLessThanOrEqual(after.at);
         after = page?.next ?? null;

@@ -1,18 +1,26 @@
-import { expect, test } from "vitest";
+import { env } from "cloudflare:workers";
+import { expect, test, vi } from "vitest";
+import { openDatabase } from "../../../src/db/client.ts";
+import { listDeliveriesOf } from "../../../src/history/deliveries.ts";
 import {
   automationReport,
+  deployedWith,
   leadReport,
   listAll,
+  openApi,
   openWorkspace,
   Platform,
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
+import { subscribe } from "../../support/deliveries.ts";
+import { interposed } from "../../support/interposed.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
 
 const HALF_A_MEGABYTE = 512 * 1024;
 const COUNT = 60;
 
-const { workspaceId, api } = await openWorkspace();
+const { workspaceId, apiKey, api } = await openWorkspace();
 const automationId = await recordAutomation(workspaceId);
 const numbers = Array.from({ length: COUNT }, (_, i) => String(i));
 const long = "é".repeat(1_000);
@@ -55,3 +63,66 @@ test.each([
     expect(new Set(all.map(({ id }) => id)).size).toBe(total);
   },
 );
+
+/** A database, and the largest number of leads that it has returned at once. */
+function observed() {
+  const returned = { most: 0 };
+  const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+    const found = await go();
+    if (texts.some((text) => text.includes('from "leads"')))
+      for (const { results } of [found].flat())
+        returned.most = Math.max(returned.most, results.length);
+    return found;
+  });
+  return { returned, DB };
+}
+
+test("the database returns no more leads than fit on a page, and one", async () => {
+  const { returned, DB } = observed();
+  const { body } = await openApi(apiKey, deployedWith({ DB })).get<{ data: object[] }>(
+    "/v1/leads?limit=100",
+  );
+  expect(returned.most).toBe(body.data.length + 1);
+});
+
+test("a page of deliveries reads sixteen leads at once for their names", async () => {
+  const { id } = await subscribe(workspaceId);
+  const leads = numbers.map((n) => leadReport(`later ${n}`, { name: `Lead ${n}` }));
+  await Platform.recordLeads({ workspaceId, leads });
+  const { returned, DB } = observed();
+  const request = { limit: 100, after: null };
+  const { items } = await listDeliveriesOf(openDatabase(DB), env, id, {}, request);
+  expect(items.map(({ subject }) => subject).toSorted()).toEqual(
+    numbers.map((n) => `Lead ${n}`).toSorted(),
+  );
+  expect(returned.most).toBe(16);
+});
+
+test("beyond eight of the largest pages at once, an isolate refuses large ones, and no ordinary one", async () => {
+  const other = await openWorkspace();
+  await Platform.recordLeads({ workspaceId: other.workspaceId, leads: [leadReport("1")] });
+  for (const one of [api, other.api]) await one.get("/v1/leads?limit=1");
+  const released = Promise.withResolvers<void>();
+  const decrypt = SubtleCrypto.prototype.decrypt;
+  const held = vi.spyOn(SubtleCrypto.prototype, "decrypt").mockImplementation(async function (
+    this: SubtleCrypto,
+    ...given
+  ) {
+    await released.promise;
+    return decrypt.apply(this, given);
+  });
+  const large = Array.from({ length: 12 }, () => api.get("/v1/leads?limit=30"));
+  const refused: number[] = [];
+  for (const answer of large)
+    void answer.then(({ status }) => status === 500 && refused.push(status));
+  await expect.poll(() => refused.length, { timeout: 10_000 }).toBeGreaterThan(0);
+  const ordinary = other.api.get("/v1/leads");
+  released.resolve();
+  const statuses = (await Promise.all(large)).map(({ status }) => status);
+  held.mockRestore();
+  expect((await ordinary).status).toBe(200);
+  expect(statuses.filter((status) => status === 200).length).toBeGreaterThanOrEqual(8);
+  const refusal = (await Promise.all(large)).find(({ status }) => status === 500);
+  expect(refusal?.headers["retry-after"]).toBe("5");
+  expect((await api.get("/v1/leads?limit=100")).status).toBe(200);
+});

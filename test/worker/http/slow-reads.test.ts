@@ -1,0 +1,35 @@
+import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { READ_MAX_MS } from "../../../src/contract/limits.ts";
+import { app } from "../../../src/http/app.ts";
+import { openApi, openWorkspace } from "../../support/api.ts";
+import { interposedObjects } from "../../support/interposed.ts";
+import { shortenTimers } from "../../support/timers.ts";
+
+test.each([
+  ["a new key", false],
+  ["a cached key", true],
+])("a read with %s ends after ten seconds, even if the key's gate stalls", async (_, isCached) => {
+  const { apiKey } = await openWorkspace();
+  let stalls = false;
+  const released = Promise.withResolvers<void>();
+  const KEY_GATE = interposedObjects(env.KEY_GATE, async (go) => {
+    if (stalls) await released.promise;
+    return go();
+  });
+  const context = createExecutionContext();
+  const fetch = async (request: Request) => app.fetch(request, { ...env, KEY_GATE }, context);
+  const api = openApi(apiKey, fetch);
+  if (isCached) expect((await api.get("/v1/leads")).status).toBe(200);
+  stalls = true;
+  const timers = shortenTimers(READ_MAX_MS);
+  const answer = api.get("/v1/leads").then(({ status }) => status);
+  const first = await Promise.race([answer, sleep(5_000, "no response")]);
+  released.resolve();
+  await answer;
+  await waitOnExecutionContext(context);
+  timers.mockRestore();
+  expect(first).toBe(500);
+});
