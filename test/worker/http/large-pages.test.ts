@@ -86,9 +86,10 @@ test("the database returns no more leads than fit on a page, and one", async () 
 });
 
 test("a page of deliveries reads sixteen leads at once for their names", async () => {
-  const { id } = await subscribe(workspaceId);
-  const leads = numbers.map((n) => leadReport(`later ${n}`, { name: `Lead ${n}` }));
-  await Platform.recordLeads({ workspaceId, leads });
+  const { workspaceId: own } = await openWorkspace();
+  const { id } = await subscribe(own);
+  const leads = numbers.map((n) => leadReport(n, { name: `Lead ${n}` }));
+  await Platform.recordLeads({ workspaceId: own, leads });
   const { returned, DB } = observed();
   const request = { limit: 100, after: null };
   const { items } = await listDeliveriesOf(openDatabase(DB), env, id, {}, request);
