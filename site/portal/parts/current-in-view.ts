@@ -5,10 +5,16 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 export function useCurrentInView<T extends HTMLElement>(current: string): RefObject<T | null> {
   const row = useRef<T>(null);
   useLayoutEffect(() => {
-    const link = row.current?.querySelector("[aria-current]");
-    if (!row.current || !link) return;
-    const [outer, inner] = [row.current.getBoundingClientRect(), link.getBoundingClientRect()];
-    row.current.scrollLeft += inner.left + inner.width / 2 - (outer.left + outer.width / 2);
+    const scroll = () => {
+      const link = row.current?.querySelector("[aria-current]");
+      if (!row.current || !link) return;
+      const [outer, inner] = [row.current.getBoundingClientRect(), link.getBoundingClientRect()];
+      row.current.scrollLeft += inner.left + inner.width / 2 - (outer.left + outer.width / 2);
+    };
+    scroll();
+    // A phone is turned, or the page is zoomed.
+    addEventListener("resize", scroll);
+    return () => removeEventListener("resize", scroll);
   }, [current]);
   return row;
 }
