@@ -9,7 +9,7 @@
 import { spawn } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { findExcess, modelOf } from "../test/long/simulation/model.ts";
+import { findDifference, modelOf } from "../test/long/simulation/model.ts";
 import {
   eventsOf,
   type Figures,
@@ -124,11 +124,11 @@ async function compare(which: string): Promise<void> {
   print("|---|---|---|---|");
   let differing = 0;
   for (const scenario of scenarios) {
-    const { typical, worst } = modelOf(scenario);
+    const modelled = modelOf(scenario);
     const real = await measure(scenario, 1, worker);
-    const excess = findExcess(real, worst) ?? findExcess(typical, real);
-    if (excess) differing++;
-    print(`| ${scenario.name} | ${show(typical)} | ${show(real)} | ${excess ?? ""} |`);
+    const difference = findDifference(real, modelled);
+    if (difference) differing++;
+    print(`| ${scenario.name} | ${show(modelled.typical)} | ${show(real)} | ${difference ?? ""} |`);
   }
   print(`${scenarios.length} scenarios, ${differing} differ in ${secondsSince(startedAt)} s`);
   if (differing > 0) process.exitCode = 1;

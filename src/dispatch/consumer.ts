@@ -34,7 +34,7 @@ const CONSUMER_HELD_MS = 2_000;
  * Consumes the delivery queues: sends the due deliveries of the subscriptions that the messages name. Messages are
  * only hints. The deliveries themselves are in the database, so a lost or repeated message does no harm.
  *
- * @param sender prepares deliveries, and makes attempts; the simulation and tests replace it.
+ * @param sender prepares deliveries, and makes attempts; tests replace it.
  */
 export async function consume(
   messages: readonly Message[],

@@ -47,10 +47,7 @@ export async function liveThrough(scenario: Scenario, life: Life): Promise<Figur
 
   const host = endpoints.openScripted((eventId, type) => {
     const rule = respond(eventOf(eventId, type), elapsed());
-    return {
-      answer: rule?.response ?? 200,
-      ...(rule?.retryAfter !== undefined && { retryAfter: rule.retryAfter }),
-    };
+    return { answer: rule?.response ?? 200, retryAfter: rule?.retryAfter };
   });
   let workspaceId: unknown;
   let webhookId = "";

@@ -7,8 +7,6 @@ import type { Store } from "./store.ts";
 import type { LoadedWorker } from "./worker.ts";
 import { Isolate, Violation, type World } from "./world.ts";
 
-type Deployment = ReturnType<typeof deploy>;
-
 /** The Worker, deployed in a world: its bindings, its queues, and the calls that others make. */
 export function deploy(world: World, store: Store, worker: LoadedWorker) {
   const { chance } = world;

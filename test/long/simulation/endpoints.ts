@@ -34,7 +34,7 @@ export function isAccepted({ answer }: Sent): boolean {
 interface Reply {
   answer: Answer;
   /** In seconds. */
-  retryAfter?: number;
+  retryAfter?: number | undefined;
   afterMs?: number;
 }
 
@@ -103,8 +103,6 @@ function isOfItsType({ type, number }: Asked): boolean {
 function timeOut(signal: AbortSignal | null | undefined): Promise<"timed_out"> {
   return new Promise((resolve) => signal?.addEventListener("abort", () => resolve("timed_out")));
 }
-
-type Endpoints = ReturnType<typeof openEndpoints>;
 
 /** The endpoints of all customers, each with a host of its own, and the requests to them. */
 export function openEndpoints(world: World, store: Store) {
