@@ -114,11 +114,13 @@ function simulateModel(scenario: Scenario, seed: number): Result {
 
   /** What others do: they record events, send by hand, and change the URL. */
   function happen(): void {
-    for (; (events[recorded]?.at ?? Infinity) <= now; recorded++) {
-      const event = events[recorded] as ScenarioEvent;
-      const { untried } = PRIORITY;
-      pending.push({ event, priority: untried, attempts: 0, firstAt: null, dueAt: event.at });
-    }
+    const from = recorded;
+    while ((events[recorded]?.at ?? Infinity) <= now) recorded++;
+    // Those that are recorded together have ids, and so an order, at random.
+    const added = events.slice(from, recorded).map((event) => ({ event, order: chance.number() }));
+    added.sort((a, b) => a.event.at - b.event.at || a.order - b.order);
+    const begun = { priority: PRIORITY.untried, attempts: 0, firstAt: null };
+    for (const { event } of added) pending.push({ ...begun, event, dueAt: event.at });
     if (byHand && byHand.at <= now && !isSentByHand) {
       isSentByHand = true;
       const begun = { priority: PRIORITY[byHand.what], attempts: 0, firstAt: null, dueAt: now };
