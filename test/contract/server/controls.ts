@@ -41,10 +41,9 @@ export async function startControls(runtime: Runtime, emails: readonly string[])
 async function ageFailures({ env }: Runtime, webhookId: string): Promise<void> {
   const age = env.DB.prepare(
     `UPDATE subscriptions SET failing_since = failing_since - ?1, failures = 9,
-       streak = json_set(streak, '$.startedAt', failing_since - ?1, '$.attempts', 9),
-       rejections = (SELECT json_group_object(key, json_set(value, '$.since', failing_since - ?1))
-         FROM json_each(rejections))
-     WHERE id = ?2 AND streak IS NOT NULL AND leased_until = 0`,
+       circuits = (SELECT json_group_object(key, json_set(value, '$.since', failing_since - ?1))
+         FROM json_each(circuits))
+     WHERE id = ?2 AND failing_since IS NOT NULL AND leased_until = 0`,
   ).bind(FOUR_DAYS_MS, webhookId);
   for (let tried = 0; tried < 100; tried++) {
     const { meta } = await age.run();

@@ -240,7 +240,9 @@ test("a delivery that waits says until when and why", async () => {
     // Its next attempt is hours away.
     const hours = Date.now() + 5 * 3_600_000;
     await DB.batch([
-      DB.prepare("UPDATE subscriptions SET blocked_until = ? WHERE id = ?").bind(hours, id),
+      DB.prepare(
+        "UPDATE subscriptions SET circuits = json_set(circuits, '$.\"lead.created\".openUntil', ?) WHERE id = ?",
+      ).bind(hours, id),
       DB.prepare("UPDATE deliveries SET due_at = ? WHERE subscription_id = ?").bind(hours, id),
     ]);
     stage.answerWith(204);
@@ -265,9 +267,9 @@ test("an overview counts failures exactly", async () => {
   const at = now - 9 * HOUR_MS;
   await DB.batch([
     DB.prepare(
-      `UPDATE subscriptions SET failing_since = ?1, failures = 15, pending_exhausted_at = ?1,
-        blocked_until = ?2 WHERE id = ?3`,
-    ).bind(at, now + 9 * HOUR_MS, id),
+      `UPDATE subscriptions SET failing_since = ?1, failures = 15, pending_exhausted_at = ?1
+        WHERE id = ?2`,
+    ).bind(at, id),
     DB.prepare("INSERT INTO delivery_counts VALUES (?, ?, ?, ?)").bind(
       workspaceId,
       id,
@@ -275,9 +277,9 @@ test("an overview counts failures exactly", async () => {
       JSON.stringify({ "lead.created failed": 15, responses: RESPONSES_PER_DAY }),
     ),
     DB.prepare(
-      `INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, attempts, due_at)
+      `INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, priority, due_at)
       WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1458)
-      SELECT ?1, 'evt_' || i, ?2, 'lead.created', 'pending', i <= 309, ?3 FROM n`,
+      SELECT ?1, 'evt_' || i, ?2, 'lead.created', 'pending', iif(i <= 309, 2, 1), ?3 FROM n`,
     ).bind(id, workspaceId, now + 9 * HOUR_MS),
   ]);
   await open();
