@@ -82,7 +82,7 @@ async function openFull() {
 /** What is exported, apart from leases and messages, which belong to a database. */
 function comparable(items: ExportItem[]) {
   return items
-    .map(({ leasedBy, leasedUntil, notedWakeAt, ...item }) => JSON.stringify(item))
+    .map(({ leasedBy, leasedUntil, nextMessageAt, ...item }) => JSON.stringify(item))
     .sort();
 }
 

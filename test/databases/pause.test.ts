@@ -212,7 +212,12 @@ test("a retry that is due after a move is in the queue again, with the name of t
   const { workspaceId, webhookId } = await openWithLeads(1);
   const dueAt = Date.now() + 30_000;
   // The message that arrives then is addressed to DB_2.
-  await rowsIn("DB_2", "UPDATE subscriptions SET noted_wake_at = ? WHERE id = ?", dueAt, webhookId);
+  await rowsIn(
+    "DB_2",
+    "UPDATE subscriptions SET next_message_at = ? WHERE id = ?",
+    dueAt,
+    webhookId,
+  );
   await rowsIn(
     "DB_2",
     "UPDATE deliveries SET state = 'pending', priority = 3, attempts = 1, due_at = ? WHERE subscription_id = ?",
@@ -225,7 +230,7 @@ test("a retry that is due after a move is in the queue again, with the name of t
   expect(fast).toEqual([{ ...wakeUp, delaySeconds: 0 }]);
   await consumeBodies([wakeUp], bindings);
   expect(fast.slice(1)).toEqual([
-    { ...wakeUp, wakeAt: dueAt, delaySeconds: expect.toSatisfy((s) => s > 0 && s <= 30) },
+    { ...wakeUp, delaySeconds: expect.toSatisfy((s) => s > 0 && s <= 30) },
   ]);
 });
 
@@ -242,10 +247,10 @@ test("a move leaves the noted messages of other workspaces as they are", async (
   const { workspaceId } = await openWithLeads(1);
   const staying = await openSubscribedIn("DB_3");
   const noted = Date.now() + 60 * MINUTE_MS;
-  const note = "UPDATE subscriptions SET noted_wake_at = ? WHERE id = ?";
+  const note = "UPDATE subscriptions SET next_message_at = ? WHERE id = ?";
   await rowsIn("DB_3", note, noted, staying.webhookId);
   await moved(workspaceId, "DB_3");
-  const read = "SELECT noted_wake_at FROM subscriptions WHERE id = ?";
+  const read = "SELECT next_message_at FROM subscriptions WHERE id = ?";
   expect(await valueIn("DB_3", read, staying.webhookId)).toBe(noted);
 });
 

@@ -99,10 +99,9 @@ describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
         queue: "fast",
         database: "DB_3",
         delaySeconds: 20,
-        wakeAt: expect.any(Number),
       };
       await expect.poll(() => deployment.fast).toContainEqual(again);
-      expect(logged("dispatch_failed")).toMatchObject([{ database: "DB_3", subscriptions: 1 }]);
+      expect(logged("dispatch_failed")).toMatchObject([{ database: "DB_3", webhookId: third.id }]);
     }
     expect(await platform.ledger({ workspaceId: third.workspaceId })).toMatchObject({ pending: 1 });
   });

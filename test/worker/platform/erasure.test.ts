@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { derivedId } from "../../../src/contract/ids.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { STATEMENTS_MAX } from "../../../src/db/budget.ts";
@@ -44,6 +44,7 @@ import { DATABASE, inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
 import { openPortal } from "../../support/portal.ts";
 import { fillLeads } from "../../support/record.ts";
 import { insertApiKeys, insertSubscriptions } from "../../support/rows.ts";
+import { steadyClock } from "../../support/timers.ts";
 
 const PERSON = { name: "Zoé Larrieu-Quint", email: "zoe.lq@example.com", phone: "+33612345678" };
 
@@ -115,13 +116,15 @@ describe("eraseLeads", () => {
     const { workspaceId, subscription, first, second } = await withLeads();
     const { id } = subscription;
     await setSubscription(id, { concurrency: 1 });
-    let now = Date.now();
+    const now = Date.now();
+    const clock = steadyClock();
     const { posts, attempt } = subscriber(async () => {
       await Platform.eraseLeads({ workspaceId, ids: [first, second] });
-      now += 2_000;
+      clock.passedMs += 2_000;
       return answered(500);
     });
-    await dispatchAt(() => now, [id], attempt);
+    await dispatchAt(() => now + clock.passedMs, [id], attempt);
+    vi.restoreAllMocks();
     expect(posts).toHaveLength(1);
     expect(await deliveriesTo(id)).toEqual([]);
     expect(await db.select().from(attempts).where(sql`subscription_id = ${id}`)).toEqual([]);
