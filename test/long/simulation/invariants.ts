@@ -164,14 +164,14 @@ const STARTS_WITHIN_MS = 5 * MINUTE_MS;
 
 /**
  * While nothing but endpoints fails: no pending delivery is left behind. A subscription that has something to send, which
- * no circuit holds, is sent a request within minutes.
+ * no circuit holds, and that no dispatch leases, is sent a request within minutes.
  */
 export function checkNotLeftBehind(store: Store, sent: readonly Sent[]): void {
   const { now } = store.world;
   const before = couldBeSent.get(store);
   const waiting = store.rows<{ id: string }>(
     `SELECT DISTINCT subscription_id AS id FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
-      WHERE d.state = 'pending' AND ${SENDABLE_AT} < ?`,
+      WHERE d.state = 'pending' AND max(${SENDABLE_AT}, s.leased_until) < ?`,
     now,
   );
   const lastSent = new Map(sent.slice(-300).map((one) => [one.subscriptionId, one.startedAt]));
