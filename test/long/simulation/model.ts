@@ -291,15 +291,11 @@ export interface Modelled {
 }
 
 /**
- * Simulates a scenario by the model.
- *
- * @param isShifted whether its changes come somewhat later with each seed. How long an outage is felt depends on when the
- *   next probe happens to be.
+ * Simulates a scenario by the model. With each seed, what changes in it changes somewhat later: how long an outage is felt
+ * depends on when the next probe happens to be.
  */
-export function modelOf(scenario: Scenario, isShifted = false): Modelled {
-  const all = Array.from({ length: SEEDS }, (_, i) =>
-    modelWith(isShifted ? shift(scenario, 37 * i) : scenario, i + 1),
-  );
+export function modelOf(scenario: Scenario): Modelled {
+  const all = Array.from({ length: SEEDS }, (_, i) => modelWith(shift(scenario, 37 * i), i + 1));
   return { best: pickEach(all, 0), typical: pickEach(all, SEEDS >> 1), worst: pickEach(all, -1) };
 }
 

@@ -49,7 +49,7 @@ export async function simulate(seed: number, worker: LoadedWorker): Promise<Simu
   life.world.note(JSON.stringify(scenario));
   return run(seed, life, async () => {
     const figures = await liveThrough(scenario, life);
-    const difference = findDifference(figures, modelOf(scenario, true));
+    const difference = findDifference(figures, modelOf(scenario));
     if (difference) throw new Violation(`in its scenario, ${difference}`);
   });
 }
