@@ -25,7 +25,7 @@ const BUNDLED = [
 const WITH_DATABASES = (
   process.env.ALL_DATABASES
     ? ["http/**/*", "tenants", "platform/*"]
-    : ["http/routes/*", "http/{replicas,ended-access}", "platform/{erasure,export,redelivery}"]
+    : ["http/routes/*", "http/ended-access", "platform/{erasure,export,redelivery}"]
 ).map((name) => `test/worker/${name}.test.ts`);
 
 /** Three databases; workspaces live in the second one. */

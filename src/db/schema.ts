@@ -267,7 +267,7 @@ export const subscriptions = sqliteTable(
       .notNull()
       .default(false),
     /**
-     * When it first exceeded `PENDING_MAX`; null if it has not. A round whose last attempt has succeeded clears it.
+     * When it first exceeded `PENDING_MAX`; null if it has not. A settlement whose last attempt succeeded clears it.
      */
     pendingExhaustedAt: integer("pending_exhausted_at"),
     /** The last e-mail of each kind that administrators were sent. A recovery removes the failure. */

@@ -118,7 +118,12 @@ export const listFailures = operation({
     cursor: cursorOf("failures"),
   }),
   output: pageOf(FailureView),
-  examples: [{ workspaceId }, { workspaceId, lead: "Camille Durand" }],
+  examples: [
+    { workspaceId, webhookId, state: "exhausted" },
+    { workspaceId, lead: "Camille Durand" },
+    { workspaceId, eventId },
+    { workspaceId, leadId: "lea_…" },
+  ],
   async run({ env, placement }, { workspaceId, limit, cursor, ...filter }) {
     const { db } = placement ?? (await expectWorkspace(env, workspaceId));
     const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
@@ -130,7 +135,7 @@ export const countFailures = operation({
   about: `Counts what listFailures lists, by webhook, among the newest ${FAILURES_EXAMINED_MAX} of each webhook and state.`,
   input: z.strictObject({ workspaceId: WorkspaceId, ...FAILURE_FILTERS }),
   output: z.object({ items: z.array(FailureCount) }),
-  examples: [{ workspaceId }],
+  examples: [{ workspaceId }, { workspaceId, webhookId }],
   async run({ env, placement }, { workspaceId, ...filter }) {
     const { db } = placement ?? (await expectWorkspace(env, workspaceId));
     return { items: await countFailuresOf(db, workspaceId, filter) };
