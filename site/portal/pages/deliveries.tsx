@@ -76,35 +76,34 @@ function List({ webhook, query, eventId, workspace }: Props) {
   const filters = filtersOf(query);
   const page = search.data;
   const isEmpty = page?.items.length === 0;
-  const isUnknown = page === null || (isEmpty && page.nextCursor !== null);
-  if (search.isLooking && isUnknown)
-    return <Looking search={search} {...periodToSearch(webhook, query, workspace)} />;
+  const isLooking = search.isLooking && (page === null || (isEmpty && page.nextCursor !== null));
+  const looking = <Looking search={search} {...periodToSearch(webhook, query, workspace)} />;
+  const none = isNarrowed(query) ? (
+    <NoneFound query={query} search={search} all={deliveriesHref(id)} />
+  ) : (
+    <Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />
+  );
+  if (page === null) return isLooking ? looking : <LoadState loaded={search} />;
   return (
     <>
-      <LoadState loaded={search} />
-      {isEmpty &&
-        (isNarrowed(query) ? (
-          <NoneFound query={query} search={search} all={deliveriesHref(id)} />
-        ) : (
-          <Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />
-        ))}
-      {page && !isEmpty && (
-        <>
-          <ResendShown webhook={webhook} query={query} />
-          <DeliveryRows
-            webhook={webhook}
-            deliveries={page.items}
-            query={{ ...filters, cursor: query.get("cursor") }}
-            current={eventId}
-          />
-          <Pages
-            label={t.deliveries.pages}
-            cursor={query.get("cursor")}
-            next={page.nextCursor}
-            older={page.items.length < PAGE_LIMIT.default ? t.deliveries.lookOn : undefined}
-            href={(cursor) => deliveriesHref(id, { ...filters, cursor })}
-          />
-        </>
+      {!isLooking && <LoadState loaded={search} />}
+      {!isEmpty && <ResendShown webhook={webhook} query={query} />}
+      {/* It stays when the list becomes empty, because it also has what was resent. */}
+      <DeliveryRows
+        webhook={webhook}
+        deliveries={page.items}
+        empty={isLooking ? looking : none}
+        query={{ ...filters, cursor: query.get("cursor") }}
+        current={eventId}
+      />
+      {!isEmpty && (
+        <Pages
+          label={t.deliveries.pages}
+          cursor={query.get("cursor")}
+          next={page.nextCursor}
+          older={page.items.length < PAGE_LIMIT.default ? t.deliveries.lookOn : undefined}
+          href={(cursor) => deliveriesHref(id, { ...filters, cursor })}
+        />
       )}
     </>
   );

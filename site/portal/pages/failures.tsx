@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import { DAY_MS } from "../../../src/contract/time.ts";
 import type { FailureView, WebhookView } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
@@ -67,36 +68,39 @@ function List({ query, workspace, webhooks }: ListProps) {
   const search = useDeliveries(listFailures, "failures", "all", toApiQuery(query));
   const page = search.data;
   const isEmpty = page?.items.length === 0;
-  if (search.isLooking && (page === null || (isEmpty && page.nextCursor !== null))) {
-    const { since, until } = periodOf(query);
-    const kept = Date.now() - workspace.retentionDays * DAY_MS;
-    return (
-      <Looking
-        search={search}
-        to={Math.min(Date.now(), Date.parse(until ?? "9999"))}
-        from={Math.max(kept, Date.parse(since ?? "1970"))}
-      />
-    );
-  }
+  const isLooking = search.isLooking && (page === null || (isEmpty && page.nextCursor !== null));
+  const { since, until } = periodOf(query);
+  const kept = Date.now() - workspace.retentionDays * DAY_MS;
+  const looking = (
+    <Looking
+      search={search}
+      to={Math.min(Date.now(), Date.parse(until ?? "9999"))}
+      from={Math.max(kept, Date.parse(since ?? "1970"))}
+    />
+  );
+  const none = isNarrowed(query) ? (
+    <NoneFound search={search} query={query} all={failuresHref()} />
+  ) : (
+    <Empty title={t.failures.empty} text={t.failures.emptyText} />
+  );
+  if (page === null) return isLooking ? looking : <LoadState loaded={search} />;
   return (
     <>
-      <LoadState loaded={search} />
-      {isEmpty &&
-        (isNarrowed(query) ? (
-          <NoneFound search={search} query={query} all={failuresHref()} />
-        ) : (
-          <Empty title={t.failures.empty} text={t.failures.emptyText} />
-        ))}
-      {page && !isEmpty && (
-        <>
-          <Rows failures={page.items} query={query} webhooks={webhooks} />
-          <Pages
-            label={t.failures.pages}
-            cursor={query.get("cursor")}
-            next={page.nextCursor}
-            href={(cursor) => failuresHref({ ...filtersOf(query), cursor })}
-          />
-        </>
+      {!isLooking && <LoadState loaded={search} />}
+      {/* It stays when the list becomes empty, because it also has what was resent. */}
+      <Rows
+        failures={page.items}
+        empty={isLooking ? looking : none}
+        query={query}
+        webhooks={webhooks}
+      />
+      {!isEmpty && (
+        <Pages
+          label={t.failures.pages}
+          cursor={query.get("cursor")}
+          next={page.nextCursor}
+          href={(cursor) => failuresHref({ ...filtersOf(query), cursor })}
+        />
       )}
     </>
   );
@@ -104,12 +108,14 @@ function List({ query, workspace, webhooks }: ListProps) {
 
 interface RowsProps {
   failures: FailureView[];
+  /** Shown if there is none. */
+  empty?: ComponentChildren;
   query: URLSearchParams;
   webhooks: WebhookView[];
 }
 
 /** Shows each event once, with all webhooks where it has failed. */
-function Rows({ failures, query, webhooks }: RowsProps) {
+function Rows({ failures, empty, query, webhooks }: RowsProps) {
   const resends = useResends();
   const resent = webhooks.flatMap(({ webhookId }) =>
     resends.of(webhookId).map((delivery) => ({ ...delivery, webhookId })),
@@ -118,6 +124,7 @@ function Rows({ failures, query, webhooks }: RowsProps) {
   const rows = new Map(
     [...failures, ...resent].map((one) => [`${one.eventId} ${one.webhookId}`, one]),
   );
+  if (rows.size === 0) return <>{empty}</>;
   const events = Map.groupBy(rows.values(), ({ eventId }) => eventId);
   return (
     <>

@@ -112,10 +112,12 @@ function Deliveries({ webhook, title, all, children: loaded }: DeliveriesProps) 
         {items && items.length > 0 && <a href={all}>{t.deliveries.showAll}</a>}
       </div>
       <LoadState loaded={loaded} />
-      {items?.length === 0 ? (
-        <Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />
-      ) : (
-        items && <DeliveryRows webhook={webhook} deliveries={items} />
+      {items && (
+        <DeliveryRows
+          webhook={webhook}
+          deliveries={items}
+          empty={<Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />}
+        />
       )}
     </section>
   );

@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import type { DeliveryView, WebhookView } from "../../../src/history/views.ts";
 import { explain, formatMoment, formatOutcome, formatWhen } from "../format.ts";
 import { deliveryHref, type Query } from "../route.ts";
@@ -10,7 +11,9 @@ import { ResendResult, useResends } from "./resend.tsx";
 
 interface Props {
   webhook: WebhookView;
-  deliveries: DeliveryView[];
+  deliveries: readonly DeliveryView[];
+  /** Shown if there is none. */
+  empty?: ComponentChildren;
   /** The filters of the list, which a delivery opens beside. */
   query?: Query;
   /** The event of the delivery that is open; null for none. */
@@ -18,12 +21,13 @@ interface Props {
 }
 
 /** Deliveries as rows of a table, or as lines where there is little room. */
-export function DeliveryRows({ webhook, deliveries, query = {}, current = null }: Props) {
+export function DeliveryRows({ webhook, deliveries, empty, query = {}, current = null }: Props) {
   const { webhookId } = webhook;
   const resends = useResends();
   const { isBusy, fault } = resends;
   // What was resent keeps its place, even if the list no longer has it.
   const rows = new Map([...deliveries, ...resends.of(webhookId)].map((one) => [one.eventId, one]));
+  if (rows.size === 0) return <>{empty}</>;
   return (
     <>
       <div class="send-fault">

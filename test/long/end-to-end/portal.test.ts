@@ -59,13 +59,16 @@ const openTab = (name: "Overview" | "Deliveries" | "Settings" | "History") =>
 /** Chooses an action in the menu of the webhook. */
 async function choose(name: string): Promise<void> {
   await page.locator(".menu summary").click();
-  await press(name);
+  await press(name, page.locator(".menu"));
 }
 
-/** Records leads, and waits until they were posted. */
+/** Records leads, and waits until they were posted, and answered. */
 async function deliver(count: number): Promise<void> {
   await stage.recordLeads(workspaceId, count);
   await posted(count);
+  const untried =
+    "SELECT count(*) AS n FROM deliveries WHERE workspace_id = ? AND attempts_made = 0";
+  await until(async () => !(await DB.prepare(untried).bind(workspaceId).first<number>("n")));
 }
 
 /** Whether the first post is signed with `secret`. */
@@ -76,7 +79,9 @@ const isSigned = (secret: string) => {
 
 /** How many deliveries of a webhook have failed. */
 const failed = (id: string) =>
-  DB.prepare("SELECT count(*) AS n FROM deliveries WHERE subscription_id = ? AND attempts > 0")
+  DB.prepare(
+    "SELECT count(*) AS n FROM deliveries WHERE subscription_id = ? AND attempts > 0 AND state <> 'delivered'",
+  )
     .bind(id)
     .first<number>("n");
 /** Makes the deliveries of a webhook wait for hours: what is due would be sent anyway. */
