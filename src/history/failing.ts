@@ -26,8 +26,11 @@ import type { FailureCount, FailureView } from "./views.ts";
  * first, so both go through one stream of deliveries for each subscription and state.
  */
 
-/** Maximum deliveries of a subscription and state that a filtered page, or a count, examines. */
-export const FAILURES_EXAMINED_MAX = 500;
+/** Maximum deliveries that a filtered page, or a count, examines. Each stream has an equal share. */
+export const FAILURES_EXAMINED_MAX = 4_000;
+
+/** Maximum events of a page, because each may have failed at every webhook. */
+export const FAILURES_LIMIT_MAX = 50;
 
 /** The states of failed deliveries. */
 export const FailureState = z.enum(["retrying", "exhausted"]);
@@ -54,6 +57,11 @@ function streamsOf(workspaceId: string, { state, webhookId }: FailureFilter): SQ
     )}) AS stream`;
 }
 
+/** SQL expression: the share of a stream, at least `min`. */
+function shareOf(streams: SQL, min = 1): SQL<number> {
+  return sql`max(${min}, ${FAILURES_EXAMINED_MAX} / (SELECT count(*) FROM ${streams}))`;
+}
+
 /** SQL query: the ids of the events of a stream, newest first. */
 function inStream(which: SQL | undefined): SQL {
   return sql`SELECT ${deliveries.eventId} FROM ${UNSUCCESSFUL}
@@ -66,7 +74,7 @@ function inStream(which: SQL | undefined): SQL {
 }
 
 /** SQL condition: the delivery and its subscription are those of a stream, among its newest `examined`. */
-function isOfStream(which: SQL | undefined, examined: number): SQL | undefined {
+function isOfStream(which: SQL | undefined, examined: SQL | number): SQL | undefined {
   return and(
     sql`${deliveries.subscriptionId} = stream.subscription_id`,
     sql`${deliveries.eventId} IN (${inStream(which)} LIMIT ${examined})`,
@@ -100,10 +108,10 @@ export async function listFailuresOf(
   const search = await findLeadsOf(db, env, filter, workspaceId, request);
   const isOnPage = isWanted(filter, search, request.after);
   const isFiltered = Boolean(filter.type || filter.status);
-  const examined = isFiltered ? Math.max(FAILURES_EXAMINED_MAX, limit + 1) : limit + 1;
   const streams = streamsOf(workspaceId, filter);
+  const examined = isFiltered ? shareOf(streams, limit + 1) : sql`${limit + 1}`;
   // Streams that have more are examined down to here. The others are examined whole.
-  const floor = sql`SELECT max((${inStream(isOnPage)} LIMIT 1 OFFSET ${examined - 1})) AS id FROM ${streams}`;
+  const floor = sql`SELECT max((${inStream(isOnPage)} LIMIT 1 OFFSET ${examined} - 1)) AS id FROM ${streams}`;
   const isFound = and(
     isOfStream(isOnPage, examined),
     isMatch(filter),
@@ -156,9 +164,16 @@ function after(eventId: string | null | undefined): Position | null {
   return eventId == null ? null : { at: 0, id: eventId };
 }
 
+interface CountOfStream {
+  webhookId: string;
+  state: string;
+  count: number;
+  hasMore: 0 | 1;
+}
+
 /**
- * Counts the deliveries that `listFailuresOf` would list, by subscription and state. It examines the newest
- * `FAILURES_EXAMINED_MAX` of each stream, and says of each count whether there may be more.
+ * Counts the deliveries that `listFailuresOf` would list, by subscription and state. It examines the newest ones of each
+ * stream, and says of each count whether there may be more.
  */
 export async function countFailuresOf(
   db: Database,
@@ -166,22 +181,19 @@ export async function countFailuresOf(
   filter: FailureFilter,
 ): Promise<FailureCount[]> {
   const isOnPage = isWanted(filter, null, null);
-  const counts = await db.all<{
-    webhookId: string;
-    state: string;
-    count: number;
-    examined: number;
-  }>(sql`
+  const streams = streamsOf(workspaceId, filter);
+  const share = shareOf(streams);
+  const counts = await db.all<CountOfStream>(sql`
     SELECT stream.subscription_id AS webhookId, stream.state AS state,
-      count(*) AS examined, sum(${isMatch(filter)}) AS count
-    FROM ${streamsOf(workspaceId, filter)} CROSS JOIN ${deliveries} CROSS JOIN ${subscriptions}
-    WHERE ${isOfStream(isOnPage, FAILURES_EXAMINED_MAX)}
+      count(*) >= ${share} AS hasMore, sum(${isMatch(filter)}) AS count
+    FROM ${streams} CROSS JOIN ${deliveries} CROSS JOIN ${subscriptions}
+    WHERE ${isOfStream(isOnPage, share)}
     GROUP BY stream.subscription_id, stream.state`);
   const webhookIds = [...new Set(counts.map((one) => one.webhookId))];
   return webhookIds.map((webhookId) => {
     const own = counts.filter((one) => one.webhookId === webhookId);
     const of = (state: string) => own.find((one) => one.state === state)?.count ?? 0;
-    const hasMore = own.some(({ examined }) => examined === FAILURES_EXAMINED_MAX);
+    const hasMore = own.some((one) => one.hasMore === 1);
     return { webhookId, retrying: of("pending"), exhausted: of("exhausted"), hasMore };
   });
 }

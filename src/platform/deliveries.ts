@@ -10,6 +10,7 @@ import { findDelivery } from "../history/delivery.ts";
 import {
   countFailuresOf,
   FAILURES_EXAMINED_MAX,
+  FAILURES_LIMIT_MAX,
   FailureState,
   listFailuresOf,
 } from "../history/failing.ts";
@@ -107,12 +108,12 @@ const FAILURE_FILTERS = {
 };
 
 export const listFailures = operation({
-  about: `Lists the deliveries of all webhooks of a workspace that are retrying or exhausted, newest event first. A page has all failures of its events. A filtered one examines ${FAILURES_EXAMINED_MAX} deliveries of each webhook and state at most, so it may be empty and still have a next one.`,
+  about: `Lists the deliveries of all webhooks of a workspace that are retrying or exhausted, newest event first. A page has all failures of its events. A filtered one examines about ${FAILURES_EXAMINED_MAX} deliveries at most, so it may be empty and still have a next one.`,
   input: z.strictObject({
     workspaceId: WorkspaceId,
     ...FAILURE_FILTERS,
     ...NAMED,
-    limit: integer(PAGE_LIMIT.min, PAGE_LIMIT.max)
+    limit: integer(PAGE_LIMIT.min, FAILURES_LIMIT_MAX)
       .nullish()
       .describe(`number of events; default: ${PAGE_LIMIT.default}`),
     cursor: cursorOf("failures"),
@@ -132,7 +133,7 @@ export const listFailures = operation({
 });
 
 export const countFailures = operation({
-  about: `Counts what listFailures lists, by webhook, among the newest ${FAILURES_EXAMINED_MAX} of each webhook and state.`,
+  about: `Counts what listFailures lists, by webhook, among about ${FAILURES_EXAMINED_MAX} of the newest.`,
   input: z.strictObject({ workspaceId: WorkspaceId, ...FAILURE_FILTERS }),
   output: z.object({ items: z.array(FailureCount) }),
   examples: [{ workspaceId }, { workspaceId, webhookId }],

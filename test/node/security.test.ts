@@ -19,6 +19,8 @@ import {
 } from "../../src/contract/limits.ts";
 import { HEADERS_KEPT_BYTES, RESPONSE_KEPT_BYTES } from "../../src/delivery/response.ts";
 import { DELIVERIES_EXAMINED_MAX } from "../../src/history/deliveries.ts";
+import { FAILURES_EXAMINED_MAX } from "../../src/history/failing.ts";
+import { SEARCHED_MAX } from "../../src/records/finding.ts";
 import { REDELIVERY_EXAMINED_MAX } from "../../src/replay/replay.ts";
 
 const read = (file: string) => readFileSync(join(ROOT, file), "utf8");
@@ -36,6 +38,8 @@ const BOUNDS: Record<string, unknown[]> = {
   "requests to the portal": [portal, portal],
   "rows that the portal reads": [portalRows.replaceAll("_", "")],
   "deliveries that a filtered list of the portal examines": [DELIVERIES_EXAMINED_MAX],
+  "failures that a filtered list or a count of the portal examines": [FAILURES_EXAMINED_MAX],
+  "leads that a search in the portal decrypts": [SEARCHED_MAX],
   "events that a replay examines and schedules": [REDELIVERY_EXAMINED_MAX],
   "resends that are pending": [RESENDS_PENDING_MAX],
   "test events": [TEST_EVENTS_PER_MINUTE * 60],

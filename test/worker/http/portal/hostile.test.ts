@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { SUBSCRIPTIONS_MAX } from "../../../../src/contract/limits.ts";
 import { isoTime } from "../../../../src/contract/time.ts";
+import { FAILURES_LIMIT_MAX } from "../../../../src/history/failing.ts";
 import { deployedWith, openWorkspace } from "../../../support/api.ts";
 import { DAY_MS, subscribe } from "../../../support/deliveries.ts";
 import { meteredDatabase } from "../../../support/metered-database.ts";
@@ -30,6 +31,7 @@ describe("however much is stored, the requests that a portal may make in a minut
     for (let i = 1; i < SUBSCRIPTIONS_MAX; i++) {
       const other = await subscribe(workspaceId);
       await storeEvents(workspaceId, other.id, 1_500, NOW, "pending");
+      await storeEvents(workspaceId, other.id, 300, NOW - DAY_MS, "exhausted");
     }
     const fetch = deployedWith({
       DB,
@@ -50,6 +52,9 @@ describe("however much is stored, the requests that a portal may make in a minut
     ["the list of webhooks", () => portal.get("/webhooks")],
     ["a webhook with its days", () => portal.get(webhook())],
     ["a filtered list of deliveries", () => portal.get(webhook("/deliveries?state=exhausted"))],
+    ["filtered failures", () => portal.get("/failures?status=410")],
+    ["a long page of failures", () => portal.get(`/failures?limit=${FAILURES_LIMIT_MAX}`)],
+    ["the counts of failures", () => portal.get("/failure-counts?type=lead.created")],
     ["a delivery", () => portal.get(webhook(`/deliveries/${eventIds[0]}`))],
     ["a range of which nothing is to be sent", (i) => range(i, "missed")],
     ["a range of which everything is to be sent", (i) => range(i, "delivered")],
