@@ -22,17 +22,16 @@ import { D1_FAULTS, type Fault } from "../test/support/service-faults.ts";
 import { fail, openSteps, parseArguments, parseCount } from "./shared/command.ts";
 import { print } from "./shared/terminal.ts";
 
-const USAGE = `npm run simulate -- [--seeds N] [--from N] [--world SEED] [--jobs N] [--src DIR] [--verbose]
-       npm run simulate -- --scenarios short|all [--src DIR]
+const USAGE = `npm run simulate -- [--seeds N] [--from N] [--world SEED] [--jobs N] [--scenarios short|all] [--src DIR] [--verbose]
 
 Runs the delivery code in simulated worlds, one per seed, and reports whether every invariant held.
 A failing world prints its history; --world SEED replays it.
-With --scenarios, compares it with the model of flow control: how long events wait beside those that an endpoint rejects.
 
   --seeds N     number of worlds (default: 300)
   --from N      the first seed (default: 1)
   --world SEED  simulates this world, and no others; can be repeated
   --jobs N      number of processes (default: the number of processors)
+  --scenarios   compares scenarios with the model of flow control instead: how long events wait; short or all
   --src DIR     uses these sources instead of this checkout's
   --verbose     prints the history of every world
 `;
