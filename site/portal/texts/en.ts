@@ -416,7 +416,7 @@ export const en = {
     },
     button: "Resend failed…",
     title: "Resend failed deliveries",
-    text: "They keep their ids and content, and are sent oldest first, ten per second.",
+    text: "They keep their ids and content, and are sent after new events.",
     stillFailing: "The last attempts failed: check your server with a test event first.",
     which: "Which ones",
     exhausted: "Failed for good: all attempts were used up",

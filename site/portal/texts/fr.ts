@@ -384,7 +384,7 @@ export const fr: Texts = {
     },
     button: "Renvoyer les livraisons en échec…",
     title: "Renvoyer les livraisons en échec",
-    text: "Elles conservent leur identifiant et leur contenu, et sont envoyées de la plus ancienne à la plus récente, dix par seconde.",
+    text: "Elles conservent leur identifiant et leur contenu, et sont envoyées après les nouveaux événements.",
     stillFailing:
       "Les derniers envois ont échoué : vérifiez d’abord votre serveur avec un événement de test.",
     which: "Livraisons à renvoyer",
