@@ -57,9 +57,10 @@ function streamsOf(workspaceId: string, { state, webhookId }: FailureFilter): SQ
     )}) AS stream`;
 }
 
-/** SQL expression: the share of a stream, at least `min`. */
+/** SQL expression: the share of a stream, at least `min`. D1 binds numbers as floats, which are no limit. */
 function shareOf(streams: SQL, min = 1): SQL<number> {
-  return sql`max(${min}, ${FAILURES_EXAMINED_MAX} / (SELECT count(*) FROM ${streams}))`;
+  const share = sql`${FAILURES_EXAMINED_MAX} / max(1, (SELECT count(*) FROM ${streams}))`;
+  return sql`CAST(max(${min}, ${share}) AS INTEGER)`;
 }
 
 /** SQL query: the ids of the events of a stream, newest first. */

@@ -304,6 +304,20 @@ describe("listFailures", () => {
     expect(counts.reduce((sum, one) => sum + one.retrying + one.exhausted, 0)).toBe(number);
   });
 
+  test("lists and counts those of a workspace without a webhook, and of several in one state", async () => {
+    const workspaceId = await createWorkspace();
+    const filter = { workspaceId, state: "retrying" as const, status: 500 };
+    expect((await Platform.listFailures(filter)).items).toEqual([]);
+    expect((await Platform.countFailures(filter)).items).toEqual([]);
+    const ids: string[] = [];
+    for (let i = 0; i < 3; i++) ids.push((await subscribe(workspaceId)).id);
+    await announceLeads(workspaceId, 1, TODAY);
+    for (const id of ids) await setDeliveries(id, RETRYING);
+    expect((await Platform.listFailures(filter)).items).toHaveLength(3);
+    const one = { retrying: 1, exhausted: 0, hasMore: false };
+    expect((await Platform.countFailures(filter)).items).toMatchObject([one, one, one]);
+  });
+
   test("looks on behind those that a filter leaves out, and says when it has not seen all", async () => {
     const { workspaceId, id, fill } = await filling();
     const [oldest] = await fill(TODAY - DAY_MS, 1, "exhausted");
