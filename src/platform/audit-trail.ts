@@ -9,7 +9,7 @@ import { labelKeys } from "../workspaces/key-rows.ts";
 import { ChangedFieldsView, WebhookChangeView, WorkspaceChangeView } from "../workspaces/views.ts";
 import { cursorOf, pageAfter, pageOf, toPage } from "./fields.ts";
 import { operation } from "./operation.ts";
-import { findWebhook } from "./placements.ts";
+import { expectWorkspace, findWebhook } from "./placements.ts";
 
 const AuditEntryView = z.object({
   at: z.string(),
@@ -82,7 +82,8 @@ export const listWorkspaceChanges = operation({
   input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf("workspace_changes") }),
   output: pageOf(WorkspaceChangeView),
   examples: [{ workspaceId: "wks_…" }],
-  async run({ env }, { workspaceId, cursor }) {
+  async run({ env, placement }, { workspaceId, cursor }) {
+    if (!placement) await expectWorkspace(env, workspaceId);
     const directory = openDirectory(env);
     const found = await listHistory(directory, workspaceId, pageAfter(cursor));
     const items = await showChanges(directory, found.items);
