@@ -153,14 +153,11 @@ export class Store {
           (await execute([bound]))[0]?.results.map((row) => Object.values(row as object)),
       } as unknown as D1PreparedStatement;
     };
-    const d1 = {
+    return {
       prepare,
       batch: (statements: D1PreparedStatement[]) =>
         execute(statements.map((statement) => (statement as unknown as { bound: Bound }).bound)),
-      withSession: () => d1,
-      getBookmark: () => "bookmark",
-    };
-    return d1 as unknown as D1Database;
+    } as unknown as D1Database;
   }
 
   /**
