@@ -153,7 +153,6 @@ export async function runInPortal<Result>(
   actor: string | null,
   run: (noteChange: NoteChange) => Promise<Result>,
 ): Promise<Result> {
-  const startedAt = performance.now();
   const entry = { ...newEntry(method, VIA_PORTAL), workspaceId, actor };
   const noteChange: NoteChange = async (change) => {
     const wasLasting = entry.lasting;
@@ -167,19 +166,11 @@ export async function runInPortal<Result>(
         { retry_after_seconds: waitSeconds },
       );
   };
-  try {
-    const result = await run(noteChange);
-    entry.result = "ok";
-    return result;
-  } catch (thrown) {
-    const error = causeOf(thrown);
-    // A rejected call has changed nothing.
-    if (error instanceof InputError || error instanceof ApiError) entry.webhookId = null;
-    throw thrown;
-  } finally {
-    entry.durationMs = Math.round(performance.now() - startedAt);
-    if (entry.webhookId !== null) await writeAuditEntry(env, { ...entry, ids: [entry.webhookId] });
-  }
+  return runChange(
+    entry,
+    () => run(noteChange),
+    () => writeAuditEntry(env, entry),
+  );
 }
 
 /** Notes for the audit trail that a portal session was opened; once for each link, however often that is opened. */
@@ -203,19 +194,35 @@ export async function runForKey<Result>(
 ): Promise<Result> {
   const { workspaceId, keyId } = caller;
   const entry = { ...newEntry(method, `${VIA_API}${keyId}`), workspaceId };
+  return runChange(
+    entry,
+    () => run((change) => void Object.assign(entry, change)),
+    () => ctx.waitUntil(writeAuditEntry(env, entry)),
+  );
+}
+
+/** Runs a change of a subscription that fills in `entry`, and calls `write` for the entry, unless it was rejected. */
+async function runChange<Result>(
+  entry: ReturnType<typeof newEntry>,
+  run: () => Promise<Result>,
+  write: () => Promise<void> | void,
+): Promise<Result> {
   const startedAt = performance.now();
   try {
-    const result = await run((change) => void Object.assign(entry, change));
+    const result = await run();
     entry.result = "ok";
     return result;
   } catch (thrown) {
+    const error = causeOf(thrown);
     // A rejected call has changed nothing.
-    if (causeOf(thrown) instanceof ApiError) entry.webhookId = null;
+    if (error instanceof InputError || error instanceof ApiError) entry.webhookId = null;
     throw thrown;
   } finally {
     entry.durationMs = Math.round(performance.now() - startedAt);
-    if (entry.webhookId !== null)
-      ctx.waitUntil(writeAuditEntry(env, { ...entry, ids: [entry.webhookId] }));
+    if (entry.webhookId !== null) {
+      entry.ids = [entry.webhookId];
+      await write();
+    }
   }
 }
 

@@ -50,10 +50,13 @@ export async function insertAuditEntry(db: Database, entry: AuditEntry): Promise
       sql`WHERE true`,
     ).onConflictDoNothing(),
     pruned:
-      entry.workspaceId && /^(portal$|api:)/.test(entry.via)
-        ? pruneChanges(entry.workspaceId)
-        : undefined,
+      entry.workspaceId && isOfTenant(entry.via) ? pruneChanges(entry.workspaceId) : undefined,
   });
+}
+
+/** Whether an entry is about a change that a workspace made in its portal or with its API keys. */
+function isOfTenant(via: string): boolean {
+  return via === VIA_PORTAL || via.startsWith(VIA_API);
 }
 
 /** Maximum entries that one insertion prunes. */
