@@ -4,8 +4,7 @@ import { CLEANUP_MAX, combine, commit, query } from "./db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "./db/databases.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { deleteEndedSubscriptions, noteOverflow, selectWithPending } from "./delivery/ending.ts";
-import { queueOf } from "./delivery/policy.ts";
-import { findLate, sendWakeUps } from "./delivery/wake.ts";
+import { findLate, sendWakeUps, toWakeUps } from "./delivery/wake.ts";
 import { announceProblems } from "./email/announce.ts";
 import { deleteOldCounts } from "./history/counts.ts";
 import { deleteOldErasedLeads } from "./lifecycle/erase-leads.ts";
@@ -122,14 +121,7 @@ async function limitPending({ database, db, env, now, budget }: JobContext): Pro
         db,
         combine(over.map(({ subscriptionId }) => noteOverflow(subscriptionId, now))),
       );
-      await sendWakeUps(
-        env,
-        database,
-        over.map(({ subscriptionId, slow }) => ({
-          subscriptionId,
-          queue: queueOf({ slow: slow === 1 }),
-        })),
-      );
+      await sendWakeUps(env, database, toWakeUps(over));
     }
     position = found.at(-1)?.subscriptionId ?? "";
   } while (position !== "" && budget.hasMore());

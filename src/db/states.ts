@@ -1,6 +1,6 @@
 import { type Column, type SQL, sql } from "drizzle-orm";
 import type { DeliveryState } from "../contract/enumerations.ts";
-import { deliveries, subscriptions, workspaces } from "./schema.ts";
+import { deliveries, PRIORITY, subscriptions, workspaces } from "./schema.ts";
 
 /* The states that follow from several columns, as SQL. Each rule stands here once, for all statements that need it. */
 
@@ -32,4 +32,19 @@ export function precedesCancellation(): SQL {
 /** SQL expression: the state of the subscription's delivery. */
 export function deliveryState(): SQL<DeliveryState> {
   return sql`iif(${isCancelledLazily()}, 'cancelled', ${deliveries.state})`;
+}
+
+/** A table expression: deliveries through the index of pending ones. Without the hint, SQLite reads all of them. */
+export const PENDING = sql`${deliveries} INDEXED BY deliveries_due_of_subscription`;
+
+/** A table expression: deliveries through the index of those that failed or were cancelled. */
+export const UNSUCCESSFUL = sql`${deliveries} INDEXED BY deliveries_unsuccessful`;
+
+/**
+ * SQL condition: the index has the delivery. SQLite uses it only for queries that contain this condition, with constants
+ * as in the index.
+ */
+export function isUnsuccessful(): SQL {
+  return sql`(${deliveries.state} IN ('exhausted', 'cancelled')
+    OR (${deliveries.state} = 'pending' AND ${deliveries.priority} = ${sql.raw(`${PRIORITY.retry}`)}))`;
 }

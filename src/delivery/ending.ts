@@ -13,7 +13,7 @@ import {
   type Statements,
 } from "../db/client.ts";
 import { deliveries, deliveryCounts, PRIORITY, subscriptions } from "../db/schema.ts";
-import { isCancelledLazily } from "../db/states.ts";
+import { isCancelledLazily, PENDING } from "../db/states.ts";
 import { isWritable } from "../workspaces/write-lock.ts";
 import { subscriptionsWithPending } from "./due.ts";
 import type { WakeUp } from "./wake.ts";
@@ -29,8 +29,6 @@ import type { WakeUp } from "./wake.ts";
  * (`endDeliveries`). The lease keeps everybody else from sending them at that moment.
  */
 
-/** A table expression: deliveries, through the index of pending ones. Without the hint, SQLite reads all of them. */
-const PENDING = sql`${deliveries} INDEXED BY deliveries_due_of_subscription`;
 /** SQL condition: the delivery belongs to the subscription, and its row says `pending`. */
 const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
 

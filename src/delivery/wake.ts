@@ -99,11 +99,13 @@ interface ToWake {
   slow: 0 | 1;
 }
 
-const toWakeUps = (rows: ToWake[]): WakeUp[] =>
-  rows.map(({ subscriptionId, slow }) => ({
+/** Returns messages that wake subscriptions at once. */
+export function toWakeUps(rows: readonly ToWake[]): WakeUp[] {
+  return rows.map(({ subscriptionId, slow }) => ({
     subscriptionId,
     queue: queueOf({ slow: slow === 1 }),
   }));
+}
 
 const subscriptionsToWake = prepared(
   qb.all<ToWake>(sql`

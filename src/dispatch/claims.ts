@@ -22,7 +22,7 @@ import {
   PRIORITY,
   subscriptions,
 } from "../db/schema.ts";
-import { isActive } from "../db/states.ts";
+import { isActive, isUnsuccessful, UNSUCCESSFUL } from "../db/states.ts";
 import { addCounts, countAttempts, insertAttempts } from "../delivery/attempts.ts";
 import { IS_IN_LINE, LINES, nextSendAt, openUntil, RESEND } from "../delivery/due.ts";
 import { cancelPending } from "../delivery/ending.ts";
@@ -286,9 +286,8 @@ const release = prepared(
 );
 
 /** At least two events have failed since the last success, so that no single one disables the subscription. */
-const HAS_FAILED_TWICE = sql`(SELECT count(*) FROM (SELECT 1 FROM ${deliveries} INDEXED BY deliveries_unsuccessful
-  WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.lastAt} >= ${subscriptions.failingSince}
-    AND (${deliveries.state} IN ('exhausted', 'cancelled') OR (${deliveries.state} = 'pending' AND ${deliveries.priority} = 2))
+const HAS_FAILED_TWICE = sql`(SELECT count(*) FROM (SELECT 1 FROM ${UNSUCCESSFUL}
+  WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.lastAt} >= ${subscriptions.failingSince} AND ${isUnsuccessful()}
   LIMIT 2)) = 2`;
 
 const disableDead = prepared(

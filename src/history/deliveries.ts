@@ -12,7 +12,7 @@ import { inJson, qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import type { Page, PageRequest } from "../db/page.ts";
 import { deliveries, events, leads, PRIORITY, subscriptions, workspaces } from "../db/schema.ts";
-import { deliveryState } from "../db/states.ts";
+import { deliveryState, isUnsuccessful, UNSUCCESSFUL } from "../db/states.ts";
 import { nextAttemptAt } from "../delivery/due.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { findLeadIds } from "../records/finding.ts";
@@ -99,11 +99,6 @@ export interface DeliveryRow
   recordName: string | null;
 }
 
-/** A table expression: deliveries through the index of those that failed or were cancelled. */
-export const UNSUCCESSFUL = sql`${deliveries} INDEXED BY deliveries_unsuccessful`;
-/** SQL condition: the index has the delivery. SQLite uses it only for queries that contain this condition. */
-export const IS_UNSUCCESSFUL = sql`(${deliveries.state} IN ('exhausted', 'cancelled') OR (${deliveries.state} = 'pending' AND ${deliveries.priority} = 2))`;
-
 /**
  * Reads one page of a subscription's deliveries, newest first. Without a filter, it reads one row more than it
  * returns, each with its event. With a filter, it examines up to `DELIVERIES_EXAMINED_MAX` rows, so a page may be
@@ -124,7 +119,7 @@ export async function listDeliveriesOf(
   const search = await findLeadsOf(db, env, filter, workspaceId, request);
   const isOnPage = and(
     eq(deliveries.subscriptionId, webhookId),
-    storedState ? and(eq(deliveries.state, storedState), IS_UNSUCCESSFUL) : undefined,
+    storedState ? and(eq(deliveries.state, storedState), isUnsuccessful()) : undefined,
     isWanted(filter, search, request.after),
   );
   const source = storedState ? UNSUCCESSFUL : sql`${deliveries}`;

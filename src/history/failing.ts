@@ -5,18 +5,16 @@ import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import type { Page, PageRequest } from "../db/page.ts";
 import { deliveries, events, subscriptions, workspaces } from "../db/schema.ts";
-import { deliveryState } from "../db/states.ts";
+import { deliveryState, isUnsuccessful, UNSUCCESSFUL } from "../db/states.ts";
 import {
   DELIVERY_COLUMNS,
   type DeliveryFilter,
   type DeliveryRow,
   findLeadsOf,
   hasStatus,
-  IS_UNSUCCESSFUL,
   isWanted,
   openDataKeyOf,
   toView,
-  UNSUCCESSFUL,
 } from "./deliveries.ts";
 import { readSubjects } from "./subject.ts";
 import type { FailureCount, FailureView } from "./views.ts";
@@ -68,7 +66,7 @@ function inStream(which: SQL | undefined): SQL {
   return sql`SELECT ${deliveries.eventId} FROM ${UNSUCCESSFUL}
     WHERE ${and(
       sql`${deliveries.subscriptionId} = stream.subscription_id AND ${deliveries.state} = stream.state`,
-      IS_UNSUCCESSFUL,
+      isUnsuccessful(),
       which,
     )}
     ORDER BY ${deliveries.eventId} DESC`;

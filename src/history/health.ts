@@ -7,7 +7,14 @@ import { qb, toJsonValue } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { sortNewest } from "../db/page.ts";
 import { attempts, deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
-import { deliveryState, listsType, precedesCancellation } from "../db/states.ts";
+import {
+  deliveryState,
+  isUnsuccessful,
+  listsType,
+  PENDING,
+  precedesCancellation,
+  UNSUCCESSFUL,
+} from "../db/states.ts";
 import { nextSendAt } from "../delivery/due.ts";
 import { openResponse } from "../delivery/response.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
@@ -15,7 +22,6 @@ import type { Hex } from "../primitives/bytes.ts";
 import { isSubscription, unknownWebhook } from "../subscriptions/subscriptions.ts";
 import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { type CountsRow, countResponses, selectCounts, toDays } from "./counts.ts";
-import { IS_UNSUCCESSFUL, UNSUCCESSFUL } from "./deliveries.ts";
 import { rejectedTypes } from "./rejections.ts";
 import type { DayView, WebhookView } from "./views.ts";
 
@@ -122,7 +128,7 @@ function countPending(which: SQL | undefined) {
   return qb.all<PendingCount>(sql`
     SELECT count(*) AS pending, coalesce(sum(${deliveries.priority} = ${PRIORITY.retry}), 0) AS retrying
     FROM ${subscriptions}
-      CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
+      CROSS JOIN ${PENDING}
         ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
     WHERE ${which} AND NOT (${subscriptions.cancelling} AND ${precedesCancellation()})`);
 }
@@ -157,7 +163,7 @@ function selectLastFailures(which: SQL | undefined) {
       CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = (
         SELECT ${deliveries.eventId} FROM ${UNSUCCESSFUL}
         WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = state.value
-          AND ${IS_UNSUCCESSFUL}
+          AND ${isUnsuccessful()}
         ORDER BY ${deliveries.eventId} DESC LIMIT 1)
     WHERE ${which} AND ${deliveries.lastAt} IS NOT NULL AND ${deliveryState()} <> 'cancelled'`);
 }
@@ -273,7 +279,7 @@ export async function findUndeliveredSince(
       SELECT id AS eventId FROM (
         SELECT ${deliveries.eventId} AS id, ${listsType(deliveries.type)} AS is_listed
         FROM ${subscriptions} CROSS JOIN ${UNSUCCESSFUL}
-        WHERE ${isOwn} AND ${deliveries.state} = 'pending' AND ${IS_UNSUCCESSFUL}
+        WHERE ${isOwn} AND ${deliveries.state} = 'pending' AND ${isUnsuccessful()}
         ORDER BY ${deliveries.eventId} LIMIT ${ENDED_EXAMINED_MAX})
       WHERE is_listed LIMIT 1`),
     exhausted: selectFirstEnded(isOwn, "exhausted"),
@@ -282,7 +288,7 @@ export async function findUndeliveredSince(
     untried: qb.all<{ eventId: string | null }>(sql`
       SELECT (
         SELECT iif(${precedesCancellation()}, ${deliveries.eventId}, NULL)
-        FROM ${deliveries} INDEXED BY deliveries_due_of_subscription
+        FROM ${PENDING}
         WHERE ${isOwn} AND ${deliveries.state} = 'pending' AND ${deliveries.type} = type.value AND ${deliveries.priority} = ${PRIORITY.untried}
         ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT 1) AS eventId
       FROM ${subscriptions} CROSS JOIN json_each(${subscriptions.events}) AS type
@@ -313,6 +319,6 @@ function selectFirstEnded(isOwn: SQL, state: "exhausted" | "cancelled") {
         ${deliveries.settledAt} >= ${beganAt} AND NOT ${deliveries.deliveredEarlier}
           AND ${listsType(deliveries.type)} AS counts
       FROM ${subscriptions} CROSS JOIN ${UNSUCCESSFUL}
-      WHERE ${isOwn} AND ${deliveries.state} = ${state} AND ${IS_UNSUCCESSFUL}
+      WHERE ${isOwn} AND ${deliveries.state} = ${state} AND ${isUnsuccessful()}
       ORDER BY ${deliveries.eventId} LIMIT ${ENDED_EXAMINED_MAX})`);
 }

@@ -3,7 +3,7 @@ import { type Column, eq, type SQL, sql } from "drizzle-orm";
 import type { DeliveryState } from "../contract/enumerations.ts";
 import type { Database } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
-import { isCancelledLazily } from "../db/states.ts";
+import { isCancelledLazily, PENDING } from "../db/states.ts";
 import { nextAttemptAt, subscriptionsWithPending } from "../delivery/due.ts";
 import { livesHere } from "../workspaces/workspaces.ts";
 
@@ -66,7 +66,7 @@ export async function findBacklog(
       -- The id is that of the row with the minimum.
       min(${events.createdAt}) AS oldestAt, ${id} AS oldestWebhookId
     FROM with_pending CROSS JOIN ${subscriptions} ON ${id} = with_pending.id AND ${isOf(workspaceId, subscriptions)}
-      CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
+      CROSS JOIN ${PENDING}
         ON ${deliveries.subscriptionId} = ${id} AND ${deliveries.state} = 'pending' AND NOT ${isCancelledLazily()}
       JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`);
   if (!row) throw new Error("the backlog query returned no row");
@@ -124,7 +124,7 @@ export async function findLedger(
       cancelled: countOf("cancelled"),
       cancelledLazily: sql<number>`(
         SELECT count(*) FROM ${subscriptions}
-          CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
+          CROSS JOIN ${PENDING}
             ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${isCancelledLazily()}
         WHERE ${subscriptions.cancelling} AND ${isOf(workspaceId, subscriptions)})`.as(
         "cancelled_lazily",

@@ -17,7 +17,7 @@ import {
 } from "../db/client.ts";
 import { isOnPage, mapItems, type PageRequest, preparePage } from "../db/page.ts";
 import { deliveries, PRIORITY, subscriptions, workspaces } from "../db/schema.ts";
-import { isActive } from "../db/states.ts";
+import { isActive, PENDING } from "../db/states.ts";
 import { cancelPending, endSubscriptions, wakeUpsToCancel } from "../delivery/ending.ts";
 import { INITIAL_STATE, queueOf, STATE_COLUMNS } from "../delivery/policy.ts";
 import type { WakeUp } from "../delivery/wake.ts";
@@ -229,7 +229,7 @@ function retryFailedNow(id: string, now: number, condition: SQL): Part {
     .where(
       sql`${deliveries.subscriptionId} = ${id} AND ${deliveries.eventId} IN (
         SELECT ${deliveries.eventId}
-        FROM ${deliveries} INDEXED BY deliveries_due_of_subscription CROSS JOIN ${subscriptions}
+        FROM ${PENDING} CROSS JOIN ${subscriptions}
         WHERE ${subscriptions.id} = ${id} AND ${deliveries.subscriptionId} = ${subscriptions.id}
           AND ${deliveries.state} = 'pending' AND ${deliveries.priority} = ${PRIORITY.retry} AND ${deliveries.dueAt} > ${now} AND ${condition}
         LIMIT ${CLEANUP_MAX})`,
