@@ -103,7 +103,10 @@ test("A webhook that is created after the form was left says that it exists, wit
 test("Escape asks before it discards what was typed, and only then", async () => {
   await go(`webhooks/${webhookId}/settings`);
   const dialog = dialogOf("Edit the webhook");
-  const edit = () => press("Edit…", page.locator(".settings"));
+  const edit = async () => {
+    await press("Edit…", page.locator(".settings"));
+    await dialog.waitFor();
+  };
   await edit();
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "hidden" });
