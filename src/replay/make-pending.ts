@@ -31,17 +31,19 @@ const OVERWRITTEN_COLUMNS = [
  * subscription has ended, because no call would cancel these deliveries any more. Reads how many there were.
  *
  * @param now Unix milliseconds.
+ * @param isAllowed SQL condition, without which it does nothing either.
  */
 export function makePending(
   subscriptionId: string,
   wanted: readonly ResentEvent[],
   priority: (typeof PRIORITY)["resend" | "replay"],
   now: number,
+  isAllowed = sql`TRUE`,
 ): Statements<number> {
   // SQLite goes from event to event, and looks up the subscription, the event and the delivery of each by their primary
   // keys. With a constant subscription id, it would scan all deliveries of the subscription.
   const rows = sql`json_each(${JSON.stringify(wanted.map((one) => ({ ...one, subscriptionId })))}) AS wanted`;
-  const isOwn = sql`${subscriptions.id} = wanted.value->>'subscriptionId' AND ${isActive()}`;
+  const isOwn = sql`${subscriptions.id} = wanted.value->>'subscriptionId' AND ${isActive()} AND ${isAllowed}`;
   const isEvent = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = wanted.value->>'eventId'
     AND ${listsType(events.type)}`;
   const isDelivery = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${events.id}`;

@@ -10,7 +10,7 @@ import { InputError, unknownInput } from "../contract/input-error.ts";
 import { RESENDS_PENDING_MAX } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import { commit, type Database, query, withoutRetries } from "../db/client.ts";
+import { commit, type Database, withoutRetries } from "../db/client.ts";
 import { deliveries, events, PRIORITY, type Priority, subscriptions } from "../db/schema.ts";
 import { deliveryState, listsType } from "../db/states.ts";
 import type { QueueName } from "../delivery/policy.ts";
@@ -250,10 +250,7 @@ async function resend(
 ): Promise<number> {
   const named = JSON.stringify([...new Set(eventIds)]);
   const isNamed = sql`${events.id} IN (SELECT value FROM json_each(${named}))`;
-  const { found, resends } = await query(db, {
-    found: qb.all<Candidate>(selectCandidates(subscriptionId, isNamed)),
-    resends: selectResends(subscriptionId),
-  });
+  const found = await db.all<Candidate>(selectCandidates(subscriptionId, isNamed));
   const known = new Set(found.filter(({ isListed }) => isListed).map(({ eventId }) => eventId));
   const unknown = eventIds.findIndex((id) => !known.has(id));
   if (unknown >= 0)
@@ -265,26 +262,35 @@ async function resend(
     ({ state, priority }) => state !== "pending" || priority !== PRIORITY.resend,
   );
   if (dryRun || wanted.length === 0) return wanted.length;
-  const [{ pending } = { pending: 0 }] = resends;
-  if (pending + wanted.length > RESENDS_PENDING_MAX)
+  // Calls at once may each find room before any of them writes. So the transaction that makes them pending checks it.
+  const resends = countResends(subscriptionId);
+  const room = RESENDS_PENDING_MAX - wanted.length;
+  const isWithin = sql`${resends} <= ${room}`;
+  const { before, count } = await commit(withoutRetries(db), {
+    before: qb.all<{ pending: number }>(sql`SELECT ${resends} AS pending`),
+    count: makePending(subscriptionId, wanted, PRIORITY.resend, now, isWithin),
+  });
+  const [{ pending } = { pending: 0 }] = before;
+  if (pending > room)
     throw new InputError(
       "eventIds",
       `${pending} resends of the subscription are pending, and ${RESENDS_PENDING_MAX} may be: try again later`,
       { retry_after_seconds: RETRY_RESEND_SECONDS },
     );
-  return commit(withoutRetries(db), makePending(subscriptionId, wanted, PRIORITY.resend, now));
+  return count;
 }
 
 /** When a caller may try again that has too many resends pending, in seconds. */
 const RETRY_RESEND_SECONDS = 10;
 
-/** Counts the resends of a subscription that are pending, in the index. Those that are cancelled may count for a while. */
-function selectResends(subscriptionId: string) {
-  return qb.all<{
-    pending: number;
-  }>(sql`SELECT count(*) AS pending FROM json_each(${JSON.stringify(WebhookEvent.options)}) AS type
+/**
+ * SQL expression: the number of pending resends of a subscription, counted in the index. Those that are cancelled may count
+ * for a while.
+ */
+function countResends(subscriptionId: string): SQL<number> {
+  return sql`(SELECT count(*) FROM json_each(${JSON.stringify(WebhookEvent.options)}) AS type
     CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptionId} AND ${deliveries.state} = 'pending'
-      AND ${deliveries.type} = type.value AND ${deliveries.priority} = ${PRIORITY.resend}`);
+      AND ${deliveries.type} = type.value AND ${deliveries.priority} = ${PRIORITY.resend})`;
 }
 
 /** Whether the last attempt had this status, like `hasStatus` of the history in SQL. */

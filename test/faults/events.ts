@@ -220,6 +220,7 @@ export const EVENTS: Fault[] = [
     ["subscriptions/subscriptions.ts", "disabledByFailures: false, ...INITIAL_STATE })", "disabledByFailures: false })", "an enabled subscription begins without failures"],
     ["replay/make-pending.ts", " AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${isDelivery})`", "`", "an event is owed once, though two replays send it"],
     ["replay/make-pending.ts", "          firstAt: null,\n", "          firstAt: sql`${deliveries.firstAt}`,\n", "what is sent again begins its schedule anew"],
-    ["replay/replay.ts", "if (pending + wanted.length > RESENDS_PENDING_MAX)", "if (false)", "pending resends are bounded"],
+    ["replay/replay.ts", "if (pending > room)", "if (false)", "pending resends are bounded"],
+    ["replay/replay.ts", "PRIORITY.resend, now, isWithin)", "PRIORITY.resend, now)", "resends at once do not exceed their bound together"],
   ]),
 ];

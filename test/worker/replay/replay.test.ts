@@ -698,6 +698,23 @@ describe("a resend by id", () => {
     expect(await resend(100, 101)).toMatchObject({ count: 1 });
   });
 
+  test("is rejected if another call at once has made as many pending", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const eventIds = await storeEvents(workspaceId, id, 120, T0, "delivered");
+    const resend = (client: Database, from: number, count: number) =>
+      sendAgain(client, id, { eventIds: eventIds.slice(from, from + count) }, NOW);
+    // The look-up, the events, and the transaction.
+    const { DB } = observedDatabase({
+      before: async (trip) => void (trip === 3 && (await resend(db, 0, 60))),
+    });
+    await expect(resend(openDatabase(DB), 60, 41)).rejects.toMatchObject({
+      message: expect.stringContaining("60 resends of the subscription are pending"),
+    });
+    expect(await scheduleOf(id, NOW)).toHaveLength(60);
+    expect(await resend(db, 60, 40)).toMatchObject({ count: 40 });
+  });
+
   test("keeps a test event from being sent again", async () => {
     const { id } = await owed(0, T0);
     const { eventId } = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
