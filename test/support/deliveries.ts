@@ -381,13 +381,13 @@ export async function failAt(
   outcome = answered(503),
 ): Promise<void> {
   for (const time of times) {
-    await endWait(subscriptionId);
+    await allowProbes(subscriptionId);
     await dispatchAt(time, [subscriptionId], outcome);
   }
 }
 
 /** Lets the next probes of a subscription start now. */
-export async function endWait(subscriptionId: string): Promise<void> {
+export async function allowProbes(subscriptionId: string): Promise<void> {
   const { circuits } = await subscriptionRow(subscriptionId);
   const passed = Object.entries(circuits).map(([type, circuit]) => [
     type,

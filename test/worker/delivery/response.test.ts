@@ -18,13 +18,13 @@ import { importKey } from "../../../src/encryption/seal.ts";
 import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
 import { Platform, recordLead } from "../../support/api.ts";
 import {
+  allowProbes,
   announceLeads,
   answered,
   DAY_MS,
   db,
   deliveryTo,
   dispatchAt,
-  endWait,
   owed,
   postOf,
   receivedBy,
@@ -108,7 +108,7 @@ test("Attempts show the signatures of their time, unless the secret was rotated 
   const at = Date.now() - 60_000;
   await setAttempts(id, { at });
   await rotateSecret(db, env.ENCRYPTION_KEYS, id, 3_600, at + 10_000);
-  await endWait(id);
+  await allowProbes(id);
   await setDeliveries(id, { dueAt: Date.now() });
   await deliver(id);
   const both = (await receivedBy({ url }))[1]?.headers["x-service-signature"];

@@ -23,6 +23,7 @@ import {
 } from "../../../src/subscriptions/subscriptions.ts";
 import { updateAccess } from "../../../src/workspaces/workspaces.ts";
 import {
+  allowProbes,
   announcedOf,
   announceLeads,
   answered,
@@ -31,7 +32,6 @@ import {
   db,
   deliveriesTo,
   dispatchAt,
-  endWait,
   failAt,
   HOUR_MS,
   MINUTE_MS,
@@ -161,7 +161,7 @@ describe("administrators are notified that a subscription has recovered", () => 
         await failAt(id, [start, start + HOUR_MS]);
       }
       expect(await sweepAt(start + TELL_AFTER_MS)).toHaveLength(1);
-      await endWait(id);
+      await allowProbes(id);
       await setDeliveries(id, { dueAt: T0 });
       await dispatchAt(start + TELL_AFTER_MS + HOUR_MS, [id], answered(200));
       const subject = expect.stringContaining("rétabli");
@@ -202,7 +202,7 @@ describe("administrators are notified that a subscription has recovered", () => 
 
   test("but not if they were never notified that it was failing", async () => {
     const { id } = await failing(2);
-    await endWait(id);
+    await allowProbes(id);
     await setDeliveries(id, { dueAt: T0 });
     await dispatchAt(T0 + 2 * HOUR_MS, [id], answered(200));
     expect(await sweepAt(DUE)).toEqual([]);
@@ -404,7 +404,7 @@ describe("administrators are not notified", () => {
     ["was disabled by a person", ({ id }) => setSubscription(id, { disabledAt: DUE })],
   ])("of a subscription that %s", async (_, happen) => {
     const about = await failing(EARLY);
-    await endWait(about.id);
+    await allowProbes(about.id);
     await setDeliveries(about.id, { dueAt: T0 });
     await happen(about);
     expect(await sweepAt(DUE)).toEqual([]);

@@ -6,6 +6,7 @@ import { attempts, events } from "../../../src/db/schema.ts";
 import { findPosition } from "../../../src/db/sweep-positions.ts";
 import { deleteExpired, parseRetention } from "../../../src/lifecycle/retention.ts";
 import {
+  allowProbes,
   announceLeads,
   answered,
   createWorkspace,
@@ -13,7 +14,6 @@ import {
   db,
   deliveriesTo,
   dispatchAt,
-  endWait,
   failAt,
   HOUR_MS,
   MINUTE_MS,
@@ -75,7 +75,7 @@ describe("an event", () => {
   test("is deleted with its deliveries and their attempts once it is too old", async () => {
     const { id, workspaceId } = await owed(1, T0);
     await failAt(id, [T0]);
-    await endWait(id);
+    await allowProbes(id);
     await dispatchAt(T0 + MINUTE_MS, [id], OK);
     expect(await sweepAt(EXPIRED - 1)).toBe(0);
     expect(await sweepAt(EXPIRED)).toBe(1);

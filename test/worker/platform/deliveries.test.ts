@@ -4,6 +4,7 @@ import { attempts } from "../../../src/db/schema.ts";
 import { ATTEMPTS_KEPT } from "../../../src/delivery/attempts.ts";
 import { leadReport, openWorkspace, Platform } from "../../support/api.ts";
 import {
+  allowProbes,
   announceLeads,
   answered,
   createWorkspace,
@@ -11,7 +12,6 @@ import {
   db,
   deliveryTo,
   dispatchAt,
-  endWait,
   failAt,
   failingSince,
   HOUR_MS,
@@ -223,7 +223,7 @@ describe("readDelivery", () => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";
     await failAt(id, [T0]);
-    await endWait(id);
+    await allowProbes(id);
     const resentAt = T0 + HOUR_MS;
     await dispatchAt(resentAt, [id], async () => {
       await redeliver(id, [eventId], resentAt + 1);
@@ -274,7 +274,7 @@ describe("readDelivery", () => {
     const outcome = { outcome: "answered", status: 500, durationMs: 1 } as const;
     await db.insert(attempts).values({ subscriptionId: id, eventId, ...last, ...outcome });
     for (const [i, status] of [501, 502, 503].entries()) {
-      await endWait(id);
+      await allowProbes(id);
       await dispatchAt(T0 + (i + 1) * HOUR_MS, [id], answered(status));
     }
     const { attemptLog } = await Platform.readDelivery({ webhookId: id, eventId });

@@ -8,6 +8,7 @@ import { findSubscription, updateSubscription } from "../../../src/subscriptions
 import { postTestEvent } from "../../../src/subscriptions/test-event.ts";
 import { errorOf, leadReport, openWorkspace, Platform } from "../../support/api.ts";
 import {
+  allowProbes,
   announceLeads,
   answered,
   createWorkspace,
@@ -15,7 +16,6 @@ import {
   db,
   deliveriesTo,
   dispatchAt,
-  endWait,
   expectedSignatures,
   failAt,
   failingSince,
@@ -154,7 +154,7 @@ describe("updateWebhook", () => {
     expect(await statesOf(id)).toEqual({ exhausted: 1, pending: 1 });
     for (const states of [["exhausted"], ["exhausted", "missed"]] as const)
       expect(await redeliver(id, { since: T0, until: null, states }, T0)).toBe(0);
-    await endWait(id);
+    await allowProbes(id);
     await dispatchAt(T0 + DAY_MS, [id], answered(200));
     expect(await statesOf(id)).toEqual({ exhausted: 1, cancelled: 1 });
     await Platform.updateWebhook({ webhookId: id, events: ["lead.created"] });
