@@ -24,8 +24,10 @@ export const LINES = sql.raw(`json_each('${LINES_JSON}') AS line`);
 export const RESEND = sql.raw(`${PRIORITY.resend}`);
 
 /** SQL condition: the delivery of the subscription is pending and stands in the `line`. */
-export const IS_IN_LINE = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
-  AND ${deliveries.type} = line.value->>0 AND ${deliveries.priority} = line.value->>1`;
+export function isInLine(): SQL {
+  return sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
+    AND ${deliveries.type} = line.value->>0 AND ${deliveries.priority} = line.value->>1`;
+}
 
 /** SQL expression: until when the circuit of an event type is open, in Unix milliseconds; 0 if it is closed. */
 export function openUntil(type: SQL): SQL<number> {
@@ -44,7 +46,7 @@ export function nextAttemptAt(): SQL<number> {
  */
 export function nextSendAt(): SQL<number | null> {
   return sql`(SELECT min((SELECT ${nextAttemptAt()} FROM ${deliveries}
-    WHERE ${IS_IN_LINE} ORDER BY ${deliveries.dueAt} LIMIT 1)) FROM ${LINES})`;
+    WHERE ${isInLine()} ORDER BY ${deliveries.dueAt} LIMIT 1)) FROM ${LINES})`;
 }
 
 /**

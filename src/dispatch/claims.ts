@@ -1,4 +1,4 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
@@ -24,7 +24,7 @@ import {
 } from "../db/schema.ts";
 import { isActive, isUnsuccessful, UNSUCCESSFUL } from "../db/states.ts";
 import { addCounts, countAttempts, insertAttempts } from "../delivery/attempts.ts";
-import { IS_IN_LINE, LINES, nextSendAt, openUntil, RESEND } from "../delivery/due.ts";
+import { isInLine, LINES, nextSendAt, openUntil, RESEND } from "../delivery/due.ts";
 import { cancelPending } from "../delivery/ending.ts";
 import {
   type PendingDelivery,
@@ -285,10 +285,22 @@ const release = prepared(
     .where(IS_LEASED_BY_US),
 );
 
-/** At least two events have failed since the last success, so that no single one disables the subscription. */
-const HAS_FAILED_TWICE = sql`(SELECT count(*) FROM (SELECT 1 FROM ${UNSUCCESSFUL}
-  WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.lastAt} >= ${subscriptions.failingSince} AND ${isUnsuccessful()}
-  LIMIT 2)) = 2`;
+/** SQL expression: how many of the first few of these deliveries have failed since the last success. */
+function failedOf(those: SQL): SQL<number> {
+  return sql`(SELECT count(*) FROM (SELECT ${deliveries.lastAt} AS last_at FROM ${those} LIMIT 20)
+    WHERE last_at >= ${subscriptions.failingSince})`;
+}
+
+/**
+ * At least two events have failed since the last success, so that no single one disables the subscription. It reads a few
+ * rows, however many deliveries have failed before. The pending deliveries that were due last have failed last, and the
+ * newest events are usually the last to be exhausted.
+ */
+const HAS_FAILED_TWICE = sql`(1 < (
+  SELECT sum(${failedOf(sql`${deliveries} WHERE ${isInLine()} ORDER BY ${deliveries.dueAt} DESC`)})
+  FROM ${LINES} WHERE line.value->>1 = ${PRIORITY.retry}
+) + ${failedOf(sql`${UNSUCCESSFUL} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}
+    AND ${deliveries.state} = 'exhausted' AND ${isUnsuccessful()} ORDER BY ${deliveries.eventId} DESC`)})`;
 
 const disableDead = prepared(
   qb
@@ -301,7 +313,7 @@ const disableDead = prepared(
 const OPEN_UNTIL = openUntil(sql`(line.value->>0)`);
 /** No open circuit holds the line. Once its time has come, one delivery of the line may probe the endpoint. */
 const IS_UNBLOCKED = sql`(line.value->>1 = ${RESEND} OR ${OPEN_UNTIL} <= ${NOW})`;
-const IS_DUE = sql`${IS_IN_LINE} AND ${deliveries.dueAt} <= ${NOW}`;
+const IS_DUE = sql`${isInLine()} AND ${deliveries.dueAt} <= ${NOW}`;
 
 /** While deliveries are to be ended, nothing is sent, and any queue will do. */
 const lease = prepared(

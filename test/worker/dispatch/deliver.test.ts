@@ -1,6 +1,7 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { eq } from "drizzle-orm";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
 import { PRIORITY, workspaces } from "../../../src/db/schema.ts";
 import { InvocationLimit } from "../../../src/delivery/outcome.ts";
@@ -20,12 +21,15 @@ import {
   announceLeads,
   answered,
   createWorkspace,
+  DAY_MS,
   db,
   deliveriesTo,
   deliveryTo,
   dispatchAt,
   dispatchOn,
+  failAt,
   failAtTrip,
+  failingSince,
   HOUR_MS,
   heldDispatch,
   isolated,
@@ -46,6 +50,7 @@ import { interposed } from "../../support/interposed.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { insertDeliveries } from "../../support/rows.ts";
+import { storeEvents } from "../../support/stored-events.ts";
 import { steadyClock } from "../../support/timers.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
@@ -516,5 +521,20 @@ describe("rows", () => {
     expect(
       (await deliveriesTo(id)).filter(({ priority }) => priority === PRIORITY.retry),
     ).toHaveLength(2);
+  });
+
+  test("the decision to disable a subscription reads a few, however many deliveries failed before", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    for (const state of ["exhausted", "pending"] as const)
+      await storeEvents(workspaceId, id, 5_000, NOW - DAY_MS, state);
+    await setSubscription(id, failingSince(NOW, 10));
+    const { DB, rows } = meteredDatabase();
+    const end = NOW + DISABLE_AFTER_MS;
+    await dispatchOn(DB, end, [id], answered(503));
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 11, disabledAt: null });
+    expect(rows.read).toBeLessThan(130 + 20 * LINES);
+    await announceLeads(workspaceId, 1, end);
+    await failAt(id, [end + 1]);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 12, disabledAt: end + 1 });
   });
 });

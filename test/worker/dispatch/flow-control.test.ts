@@ -378,6 +378,17 @@ describe("a subscription is disabled", () => {
     expect(await subscriptionRow(id)).toMatchObject({ failures: 11, disabledAt });
   });
 
+  test("not by failures of an event type that was removed since", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceRuns(workspaceId, 1, T0);
+    await announceLeads(workspaceId, 1, T0);
+    await failAt(id, hourly(10));
+    await exports.Platform.updateWebhook({ webhookId: id, events: ["lead.created"] });
+    await failAt(id, [END]);
+    expect(await statesOf(id)).toEqual({ pending: 1, cancelled: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ failingSince: T0, disabledAt: null });
+  });
+
   test("alone, with its pending deliveries cancelled, and no event", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = await subscribe(workspaceId, {
