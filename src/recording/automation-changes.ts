@@ -208,7 +208,6 @@ export function storeChanges(
 }
 
 /**
-/**
  * SQL condition: each automation is still stored as it was read, or is still not stored. It compares every stored
  * column, because the write replaces them all.
  */

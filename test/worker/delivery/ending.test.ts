@@ -28,6 +28,7 @@ import {
   LINES,
   observedDatabase,
   owed,
+  setDeliveries,
   setSubscription,
   statesOf,
   subscribe,
@@ -287,6 +288,8 @@ describe("too many pending deliveries", () => {
   ])("are exhausted from the oldest on: %s", async (_, count, values, exhausted) => {
     const about = await owed(2, NOW + HOUR_MS);
     const ids = about.drafts.map((draft) => draft.id);
+    const failed = { lastAt: NOW - HOUR_MS, lastOutcome: "answered", lastStatus: 500 };
+    await setDeliveries(about.id, { ...failed, lastDurationMs: 20 });
     await insertNewer(count, about, values);
     expect(await limit(about.id)).toBe(exhausted > 0);
     const rows = await deliveriesTo(about.id);
@@ -295,7 +298,13 @@ describe("too many pending deliveries", () => {
       ids.slice(0, exhausted).toSorted(),
     );
     expect(found).toMatchObject(
-      Array(exhausted).fill({ lastOutcome: "overflow", lastStatus: null, settledAt: NOW }),
+      Array(exhausted).fill({
+        settledAt: NOW,
+        lastOutcome: "overflow",
+        lastAt: NOW,
+        lastStatus: null,
+        lastDurationMs: null,
+      }),
     );
     expect(await subscriptionRow(about.id)).toMatchObject({
       cancelling: false,

@@ -3,7 +3,7 @@ import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { commit } from "../../../src/db/client.ts";
 import { PRIORITY } from "../../../src/db/schema.ts";
 import { updateSubscription } from "../../../src/subscriptions/subscriptions.ts";
-import { openApi, openWorkspace, Platform } from "../../support/api.ts";
+import { openWorkspace, Platform } from "../../support/api.ts";
 import {
   DAY_MS,
   db,
@@ -11,7 +11,6 @@ import {
   owed,
   setDeliveries,
   setSubscription,
-  subscriberUrl,
   subscriptionRow,
 } from "../../support/deliveries.ts";
 import { openOwed, openPortal } from "../../support/portal.ts";
@@ -103,20 +102,6 @@ test("A change of the URL that another call forestalls makes no failed delivery 
   expect(await deliveryTo(id)).toMatchObject({ dueAt });
 });
 
-test("A form that is sent twice in the portal subscribes once", async () => {
-  const { workspaceId } = await openWorkspace();
-  const portal = await openPortal(workspaceId);
-  const send = () =>
-    portal.send<{ id: string }>("/webhooks", {
-      method: "POST",
-      headers: { "Content-Type": "application/json", "Idempotency-Key": "form-1" },
-      body: JSON.stringify({ url: "https://ok-form.example/", events: ["lead.created"] }),
-    });
-  const [first, second] = [await send(), await send()];
-  expect([first.status, second.body]).toEqual([201, first.body]);
-  expect((await Platform.listWebhooks({ workspaceId })).items).toHaveLength(1);
-});
-
 test("The same form in the portal of another workspace subscribes anew", async () => {
   const create = async () => {
     const { workspaceId } = await openWorkspace();
@@ -130,31 +115,4 @@ test("The same form in the portal of another workspace subscribes anew", async (
     return body.id;
   };
   expect(await create()).not.toBe(await create());
-});
-
-test("A request that is repeated after the URL was changed gets the same 201", async () => {
-  const { api } = await openWorkspace();
-  const creation = { url: subscriberUrl(), events: ["lead.created"] };
-  const send = () =>
-    api.post<{ id: string }>("/v1/webhooks", creation, { "Idempotency-Key": "key-1" });
-  const first = await send();
-  await Platform.updateWebhook({
-    webhookId: first.body.id,
-    url: subscriberUrl(),
-    events: ["run.completed"],
-  });
-  const second = await send();
-  expect([second.status, second.body]).toEqual([201, first.body]);
-});
-
-test("Another API key of the workspace with the same Idempotency-Key subscribes anew", async () => {
-  const { workspaceId, api } = await openWorkspace();
-  const { apiKey } = await Platform.createApiKey({ workspaceId });
-  const creation = { url: subscriberUrl(), events: ["lead.created"] };
-  const send = (from: typeof api) =>
-    from.post<{ id: string; secret: string }>("/v1/webhooks", creation, { "Idempotency-Key": "k" });
-  const [one, other] = [await send(api), await send(openApi(apiKey))];
-  expect([one.status, other.status]).toEqual([201, 201]);
-  expect(one.body.id).not.toBe(other.body.id);
-  expect(one.body.secret).not.toBe(other.body.secret);
 });

@@ -149,6 +149,27 @@ describe("an Idempotency-Key", () => {
     expect((await createAs(api, "another")).status).toBe(400);
   });
 
+  test("gives the same response after the URL was changed", async () => {
+    const { api } = await openWorkspace();
+    const first = await createAs(api, "a");
+    const url = "https://ok-other.example/";
+    await Platform.updateWebhook({ webhookId: first.body.id, url, events: ["run.completed"] });
+    expect(await createAs(api, "a")).toEqual(success(201, first.body));
+    expect(await createAs(api, "a", { url })).toEqual(
+      invalid("idempotency-key", "idempotency_key_reused"),
+    );
+  });
+
+  test("belongs to its API key: with another one, it creates another subscription", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const other = openApi((await Platform.createApiKey({ workspaceId })).apiKey);
+    const [first, second] = [await createAs(api, "a"), await createAs(other, "a")];
+    expect([first.status, second.status]).toEqual([201, 201]);
+    expect(second.body.id).not.toBe(first.body.id);
+    expect(second.body.secret).not.toBe(first.body.secret);
+    expect(await createAs(other, "a")).toEqual(success(201, second.body));
+  });
+
   test("is forgotten after 24 hours, when the secret is rotated or the subscription is deleted", async () => {
     const { api } = await openWorkspace();
     const seen: string[] = [];
