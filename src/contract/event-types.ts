@@ -6,7 +6,7 @@
  *    automation that the event is about (in `src/delivery/`), and a trigger (`scripts/trigger.ts`). Read the errors TS2741
  *    first, because the others follow from them.
  * 3. Call `announce(…)` before the write, in the same transaction. A write that never announced must also wake the
- *    subscriptions, as `recordAndWake` does. One call takes one type. For changes of automations, `storeChanges`
+ *    subscriptions, as `record` does. One call takes one type. For changes of automations, `storeChanges`
  *    (`src/recording/automation-changes.ts`) makes the only call.
  * 4. Record one such event in `test/worker/http/document/examples.test.ts`, which fails until then.
  * 5. `test/node/documentation.test.ts` fails until the client, the contract's tests and the guides name the type. Then

@@ -432,6 +432,10 @@ export const deliveries = sqliteTable(
     workspaceId: text("workspace_id").notNull(),
     /** The type of the event. */
     type: text().$type<WebhookEvent>().notNull(),
+    /**
+     * `pending` until an attempt delivers or exhausts it (delivery/policy.ts), or until it is cancelled or exhausted without
+     * one (delivery/ending.ts).
+     */
     state: text().$type<DeliveryState>().notNull(),
     priority: integer().$type<Priority>().notNull().default(PRIORITY.untried),
     /** Steps of its retry schedule that are used up. */

@@ -5,9 +5,10 @@
  * There are two clocks, because a rejection is about one delivery, whereas an outage is about the endpoint:
  *
  * - A delivery has a retry schedule, which a rejection moves (`clockAfterFailure`).
- * - An event type of a subscription has a circuit, which is closed, or open until a time. While it is open, one request at
- *   a time probes the endpoint, and no failure moves a delivery's clock (`circuitAfterFailure`). So everything is due by
- *   itself when the circuit closes.
+ * - An event type of a subscription has a circuit, which is closed, or open until a time. While it is open, its deliveries
+ *   wait, and one request at a time probes the endpoint, whenever that time has come. A failed probe sets a later time, and
+ *   a success closes the circuit (`circuitAfterFailure`). No failure moves a delivery's clock in the meantime. So
+ *   everything is due by itself when the circuit closes.
  *
  * Adaptive concurrency (AIMD) belongs to the whole subscription (`loadAfter`).
  */

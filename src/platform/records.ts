@@ -1,7 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { Budget } from "../db/budget.ts";
 import { openNamed } from "../db/databases.ts";
-import { sendWakeUps } from "../delivery/wake.ts";
 import { CONFLICT_TRIES } from "../recording/automation-changes.ts";
 import {
   AutomationRecording,
@@ -10,10 +9,10 @@ import {
   planRemoval,
 } from "../recording/automation-recording.ts";
 import { LeadRecording, planLeads } from "../recording/lead-recording.ts";
-import { type CallContext, type RecordingPlan, record } from "../recording/record.ts";
+import { record } from "../recording/record.ts";
 import { planRuns, RunRecording } from "../recording/run-recording.ts";
 import { deleteRemovedRuns } from "../records/removals.ts";
-import { type Call, operation } from "./operation.ts";
+import { operation } from "./operation.ts";
 
 /** How long one call of `removeAutomations` deletes runs. */
 const REMOVAL_MAX_MS = 20_000;
@@ -47,7 +46,7 @@ export const recordAutomations = operation({
   skipsAuditTrail: true,
   async run(call, input) {
     for (let tries = 0; tries < CONFLICT_TRIES; tries++) {
-      const { ids, changed } = await recordAndWake(call, planAutomations, input);
+      const { ids, changed } = await record(call, planAutomations, input);
       if (changed !== "conflict") return { ids, created: changed };
     }
     throw new Error("other calls changed the automations during every try");
@@ -63,7 +62,7 @@ export const removeAutomations = operation({
   async run(call, input) {
     const budget = new Budget(REMOVAL_MAX_MS);
     const env = budget.meter(call.env);
-    const { ids, database } = await record(env, planRemoval, input, Date.now());
+    const { ids, database } = await record({ ...call, env }, planRemoval, input);
     const db = openNamed(env, database);
     const hasMore = () => budget.hasMore();
     return { done: await deleteRemovedRuns(db, input.workspaceId, ids, hasMore) };
@@ -79,7 +78,7 @@ export const recordLeads = operation({
   ],
   skipsAuditTrail: true,
   async run(call, input) {
-    const { ids, changed } = await recordAndWake(call, planLeads, input);
+    const { ids, changed } = await record(call, planLeads, input);
     return { ids, created: changed };
   },
 });
@@ -104,21 +103,7 @@ export const recordRuns = operation({
   ],
   skipsAuditTrail: true,
   async run(call, input) {
-    const { ids, changed } = await recordAndWake(call, planRuns, input);
+    const { ids, changed } = await record(call, planRuns, input);
     return { ids, created: changed };
   },
 });
-
-/**
- * Records a call. Wakes all subscriptions of the workspace that need it, such as those that get the call's events,
- * without making the caller wait.
- */
-async function recordAndWake<Input extends { workspaceId: string }, Changed>(
-  { env, ctx }: Call,
-  plan: (input: Input, context: CallContext) => Promise<RecordingPlan<Changed>>,
-  input: Input,
-): Promise<{ ids: string[]; changed: Changed }> {
-  const { ids, changed, database, wakeUps } = await record(env, plan, input, Date.now());
-  ctx.waitUntil(sendWakeUps(env, database, wakeUps));
-  return { ids, changed };
-}

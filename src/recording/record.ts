@@ -11,8 +11,7 @@ import {
   withoutRetries,
 } from "../db/client.ts";
 import { isReferenceMissing } from "../db/errors.ts";
-import type { WakeUp } from "../delivery/wake.ts";
-import { selectWakeUps } from "../delivery/wake.ts";
+import { selectWakeUps, sendWakeUps } from "../delivery/wake.ts";
 import { Name, Reference } from "../primitives/text.ts";
 import { findPlacement } from "../workspaces/placement.ts";
 import { failIfErasing, refuseMissing } from "../workspaces/write-guard.ts";
@@ -26,6 +25,13 @@ import { failIfErasing, refuseMissing } from "../workspaces/write-guard.ts";
  * - references.ts looks up the records to which others refer.
  * - automation-changes.ts decides and writes how an automation changes, for a report and for a client.
  */
+
+/** A recording call, with what it may use. */
+interface RecordingCall {
+  env: Env;
+  /** The execution context, for work that continues after the call has returned. */
+  ctx: Pick<ExecutionContext, "waitUntil">;
+}
 
 /** The circumstances of a recording call. */
 export interface CallContext {
@@ -56,20 +62,21 @@ export interface RecordingPlan<Changed = number> {
 
 /**
  * Records one call: plans it, and commits its statements as one transaction. Plans it again, once, if a record that it
- * refers to was deleted in between.
+ * refers to was deleted in between. Then wakes the subscriptions of the workspace that have something to send, without
+ * making the caller wait: dispatch/consumer.ts gets their messages.
  *
  * @param plan reads what the plan depends on, and returns the plan. Throws an InputError for invalid input.
  * @param now when the call was received, in Unix milliseconds; records get this time.
  * @returns the ids of its records; how many it inserted or removed, which is too few if the database lost the reply
- *   to a first try; and the wake-up messages to send, with the name of their database.
+ *   to a first try; and the name of their database.
  * @throws InputError for invalid input; nothing is recorded then.
  */
 export async function record<Input extends { workspaceId: string }, Changed>(
-  env: Env,
+  { env, ctx }: RecordingCall,
   plan: (input: Input, context: CallContext) => Promise<RecordingPlan<Changed>>,
   input: Input,
-  now: number,
-): Promise<{ ids: string[]; changed: Changed; database: string; wakeUps: WakeUp[] }> {
+  now = Date.now(),
+): Promise<{ ids: string[]; changed: Changed; database: string }> {
   const { workspaceId } = input;
   const { db, database } = await findPlacement(env, workspaceId);
   const context = { env, db, now };
@@ -88,8 +95,9 @@ export async function record<Input extends { workspaceId: string }, Changed>(
     return commitPlan(await plan(input, context));
   });
   const { changed, wakeUps } = await refuseMissing(committed, planned.missing);
+  ctx.waitUntil(sendWakeUps(env, database, wakeUps));
   // Ids derive from references, so both plans have the same ones.
-  return { ids: planned.ids, changed, database, wakeUps };
+  return { ids: planned.ids, changed, database };
 }
 
 /**

@@ -1,4 +1,5 @@
 import { parseInput } from "../../src/contract/parse.ts";
+import type { WakeUpMessage } from "../../src/delivery/wake.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import {
   AutomationRecording,
@@ -18,7 +19,10 @@ const RECORDINGS = {
   recordRuns: { input: RunRecording, plan: planRuns },
 };
 
-/** Records a call as the Platform API would, at a time that the test chooses. It is not planned again after a conflict. */
+/**
+ * Records a call as the Platform API would, at a time that the test chooses. It is not planned again after a conflict, and
+ * its wake-up messages are returned rather than sent.
+ */
 export async function record<M extends keyof typeof RECORDINGS>(
   env: Env,
   method: M,
@@ -27,7 +31,19 @@ export async function record<M extends keyof typeof RECORDINGS>(
 ) {
   const { input: schema, plan } = RECORDINGS[method];
   const parsed = parseInput(schema as typeof LeadRecording, input, method);
-  return recordParsed(env, plan as typeof planLeads, parsed, now);
+  const wakeUps: WakeUpMessage[] = [];
+  const queue = {
+    sendBatch: async (messages: MessageSendRequest<WakeUpMessage>[]) =>
+      void wakeUps.push(...messages.map(({ body }) => body)),
+  } as unknown as Queue;
+  const background: Promise<unknown>[] = [];
+  const call = {
+    env: { ...env, DELIVERIES: queue, SLOW_DELIVERIES: queue },
+    ctx: { waitUntil: (work: Promise<unknown>) => void background.push(work) },
+  };
+  const recorded = await recordParsed(call, plan as typeof planLeads, parsed, now);
+  await Promise.all(background);
+  return { ...recorded, wakeUps };
 }
 
 /** Damages the stored personal data of a lead, so that no key decrypts it. */
