@@ -27,7 +27,7 @@ import {
  * docs/deliveries.md, the retry schedule of a delivery and the circuit of an event type. It shows in a second what the
  * rules do to an endpoint in days, and says what the real code must do, within a factor of two (simulation.test.ts).
  *
- * It works in turns, like the real code: claim what may be sent, send it, settle the outcomes. Times are seconds.
+ * Like the real code, it claims what may be sent, sends it, and settles the outcomes. Times are seconds.
  */
 
 /** What became of the events of a scenario, and of the requests. */
@@ -41,12 +41,12 @@ interface Result {
 /** How long a request takes at least and at most, unless it times out. */
 const RESPONSE_SECONDS = [0.005, 0.5] as const;
 const TIMEOUT_SECONDS = 10;
-/** A turn starts no request later than this. */
-const STARTS_FOR_SECONDS = 1;
-/** For the two transactions of a turn, and the message that wakes it. */
-const TURN_SECONDS = 0.1;
-/** Points at which a process may die: in a turn, and for each request. */
-const STEPS = { turn: 6, request: 3 };
+/** No request starts later than this after its claim. */
+const CLAIM_VALID_SECONDS = 1;
+/** How long the two transactions of a dispatch take, and the message that wakes it. */
+const TRANSACTIONS_SECONDS = 0.1;
+/** Points at which a process may die: in a dispatch, and for each of its requests. */
+const STEPS = { dispatch: 6, request: 3 };
 /** When a process has died: its lease lasts so long, and without a new event, the scheduled job comes after that. */
 const LEASE_SECONDS = 20;
 const SCHEDULED_JOB_SECONDS = 90;
@@ -65,7 +65,7 @@ interface Delivery {
 }
 
 interface Circuit {
-  /** What was rejected at its first attempt since the last success. */
+  /** What was rejected at its first attempt, since the last success and before the circuit opened. */
   rejected: Delivery[];
   failures: number;
   /** 0 while it is closed. */
@@ -107,7 +107,7 @@ function simulateModel(scenario: Scenario, seed: number): Result {
     happen();
     const clock = now + between(-clocks, clocks);
     const claimed = claim(clock);
-    if (claimed.length > 0) takeTurn(claimed);
+    if (claimed.length > 0) dispatch(claimed);
     else now = nextAt(clock);
   }
   return { deliveredAt, requests, disabledAt };
@@ -151,7 +151,7 @@ function simulateModel(scenario: Scenario, seed: number): Result {
     return claimed.sort((a, b) => a.priority - b.priority || a.dueAt - b.dueAt).slice(0, CLAIM_MAX);
   }
 
-  /** The oldest or the newest that was not tried yet, at random, so that neither a backlog nor its end decides alone. */
+  /** The oldest or the newest event that was not tried yet, at random; if all were tried, the one that was tried longest ago. */
   function chooseProbe(ready: Delivery[]): Delivery | undefined {
     const untried = ready.filter(({ priority }) => priority === PRIORITY.untried);
     if (untried.length > 0) return chance.happens(0.5) ? untried[0] : untried.at(-1);
@@ -159,23 +159,23 @@ function simulateModel(scenario: Scenario, seed: number): Result {
     return others.sort((a, b) => a.priority - b.priority || a.dueAt - b.dueAt)[0];
   }
 
-  /** Sends what was claimed, for a second at most, and waits for the outcomes. */
-  function takeTurn(claimed: Delivery[]): void {
+  /** Sends what was claimed, as long as the claim is valid, and settles the outcomes. */
+  function dispatch(claimed: Delivery[]): void {
     const claimedAt = now;
     const probed = new Set(claimed.filter(({ event }) => isOpen(circuits.get(event.type))));
-    const steps = STEPS.turn + STEPS.request * Math.min(claimed.length, 4 * concurrency);
+    const steps = STEPS.dispatch + STEPS.request * Math.min(claimed.length, 4 * concurrency);
     const dies = chance.happens(1 - (1 - deaths) ** steps);
     const inFlight: Attempt[] = [];
     for (const delivery of claimed) {
       while (inFlight.length >= concurrency) awaitOne();
-      if (now > claimedAt + STARTS_FOR_SECONDS) break;
+      if (now > claimedAt + CLAIM_VALID_SECONDS) break;
       if (isOpen(circuits.get(delivery.event.type)) && !probed.has(delivery)) continue;
       inFlight.push(start(delivery));
       inFlight.sort((a, b) => a.endedAt - b.endedAt);
     }
     while (inFlight.length > 0) awaitOne();
-    now += TURN_SECONDS;
-    if (chance.happens(lostReplies)) now += TURN_SECONDS;
+    now += TRANSACTIONS_SECONDS;
+    if (chance.happens(lostReplies)) now += TRANSACTIONS_SECONDS;
     if (dies)
       now = Math.max(now + LEASE_SECONDS, Math.min(nextEventAt(), now + SCHEDULED_JOB_SECONDS));
 
@@ -202,7 +202,7 @@ function simulateModel(scenario: Scenario, seed: number): Result {
     const circuit = circuits.get(type) ?? { rejected: [], failures: 0, openUntil: 0 };
     circuits.set(type, circuit);
     const wasOpen = isOpen(circuit);
-    // It started before the circuit opened, so it does not tell how the endpoint is now.
+    // It started before the circuit opened, so it shows nothing of the endpoint since then.
     const isOld = wasOpen && startedClosed;
     const isBusy = response === 429 || response === 503;
     const isSlow = endedAt - startedAt >= SLOW_SECONDS;
@@ -226,7 +226,7 @@ function simulateModel(scenario: Scenario, seed: number): Result {
       failing ??= { since: startedAt, failures: 0, events: new Set() };
       failing.failures++;
       failing.events.add(delivery.event);
-      if (isFirst && !wasOpen) circuit.rejected.push(delivery);
+      if (isFirst && !wasOpen && !isOutage) circuit.rejected.push(delivery);
       const opens = isOutage || circuit.rejected.length >= CIRCUIT_OPENS_AFTER_EVENTS;
       if (isOld) circuit.openUntil = Math.max(circuit.openUntil, askedUntil);
       else if (wasOpen || opens) {

@@ -161,7 +161,7 @@ export function openWork({ world, store, endpoints, deployment }: Life, worker: 
     if (!failing || eventIds.length === 0) return;
     for (let i = chance.between(1, 4); i > 0; i--) {
       await call("redeliver", { webhookId: failing.id, eventIds }).catch((error) => {
-        if (!/is disabled|no such (subscription|event)|minute of resends/.test(String(error)))
+        if (!/is disabled|no such (subscription|event)|are pending/.test(String(error)))
           throw error;
       });
       await world.sleep(chance.pick([0, 2_000, 60_000]));
@@ -374,7 +374,7 @@ export function openWork({ world, store, endpoints, deployment }: Life, worker: 
     const wanted = isRange ? { since, ...(states.length > 0 && { states }) } : { eventIds };
     await call("redeliver", { webhookId, ...wanted }, isRange).catch((error) => {
       // It may have ended meanwhile, or have too many resends.
-      if (!/is disabled|no such subscription|minute of resends/.test(String(error))) throw error;
+      if (!/is disabled|no such subscription|are pending/.test(String(error))) throw error;
     });
   }
 
