@@ -91,7 +91,7 @@ await using platform = await openPlatform();
 const startedAt = Date.now();
 const recordId = await TRIGGERS[event].cause(platform, workspace);
 const eventId = await findEvent(platform, workspace, event, recordId, startedAt);
-print(`${event}  ${eventId ?? "(no event: no subscription lists it)"}  ${recordId}`);
+print(`${event}  ${eventId ?? "(no event: no webhook lists it)"}  ${recordId}`);
 
 /** Finds the event about a record, among those stored since; null if no subscription gets it. */
 async function findEvent(

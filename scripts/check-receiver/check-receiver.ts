@@ -101,7 +101,7 @@ async function askForSecret(): Promise<string> {
   if (WEBHOOK_SECRET) return parseSecret("WEBHOOK_SECRET", WEBHOOK_SECRET);
   if (!process.stdin.isTTY || !process.stdout.isTTY)
     throw new UsageError("Set WEBHOOK_SECRET to the secret that POST /v1/webhooks returned");
-  const answer = await password({ message: "The subscription's secret, whsec_…" });
+  const answer = await password({ message: "The secret of the webhook, whsec_…" });
   if (isCancel(answer)) throw new UsageError("Cancelled: nothing was sent");
   return parseSecret("The secret", answer ?? "");
 }

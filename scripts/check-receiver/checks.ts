@@ -62,7 +62,7 @@ const VALID: Trial = {
   check: "accepts a valid delivery",
   sent: "a valid delivery",
   expected: "2xx",
-  consequence: "every event is retried, and in the end the subscription is disabled",
+  consequence: "every event is retried, and in the end the webhook is disabled",
   make: async (secret, now) => [await signed(secret, testLead(now), now)],
 };
 

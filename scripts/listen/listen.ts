@@ -106,7 +106,7 @@ function explain({ message, reason }: Refusal): string {
   if (reason === "https_required" || reason === "private_address")
     return "The local server rejects URLs on this machine: start it without --strict.";
   if (reason === "subscription_limit_reached")
-    return "The sample workspace has its maximum of subscriptions: delete one in the portal.";
+    return "The sample workspace has its maximum of webhooks: delete one in the portal.";
   return message;
 }
 
@@ -160,16 +160,16 @@ function endOnSignal(removed: { api: LocalApi; subscribed: Promise<Kept> } | nul
     if (isEnding) return;
     isEnding = true;
     if (!removed) {
-      print("\nStopped listening. The subscription stays: --keep uses it again.");
+      print("\nStopped listening. The webhook stays: --keep uses it again.");
       process.exit(0);
     }
     try {
       const { id } = await removed.subscribed;
       await removed.api("DELETE", `/v1/webhooks/${id}`);
-      print("\nStopped listening and removed the subscription.");
+      print("\nStopped listening and removed the webhook.");
       process.exit(0);
     } catch {
-      fail("The local server is gone: the next `npm run listen` removes the subscription.");
+      fail("The local server is gone: the next `npm run listen` removes the webhook.");
     }
   };
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE"]) process.on(signal, end);

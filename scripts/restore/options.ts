@@ -8,14 +8,14 @@ export const SETTINGS = "settings";
 const USAGE = `npm run restore -- --timestamp TIME [--database DB_2] [--env NAME] [--skip NAME]... [--yes]
 
 Restores a database to an earlier time, at most 30 days ago. Leads, runs, automations and deliveries go back to
-that time. Workspaces, API keys, subscriptions and the audit trail stay as they are now. Whatever was revoked,
+that time. Workspaces, API keys, webhooks and the audit trail stay as they are now. Whatever was revoked,
 deleted or erased since then is revoked, deleted or erased again. Shows what it will do, and asks. If it fails,
 run it again.
 
   --timestamp TIME  such as 2026-11-01T12:00:00Z
   --database NAME   the binding of the database (DB)
   --skip NAME       do not repeat calls of this method of the Platform API, such as eraseWorkspace, if they
-                    are the damage; "settings": do not put back rows of workspaces, keys and subscriptions
+                    are the damage; "settings": do not put back rows of workspaces, keys and webhooks
   --yes             do not ask
   --env NAME        the environment [env.NAME] of wrangler.toml instead of production
   --config FILE     use another configuration than wrangler.toml

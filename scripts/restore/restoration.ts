@@ -149,7 +149,7 @@ async function confirm(restore: Restore, name: string, file: string): Promise<vo
     [
       `Restores ${name} (${options.database}) of ${options.environment ?? "production"} to ${time}:`,
       `Leads, runs, automations, events and deliveries go back to that time.`,
-      `Workspaces, API keys, subscriptions and the audit trail stay as they are now (noted in ${file}).`,
+      `Workspaces, API keys, webhooks and the audit trail stay as they are now (noted in ${file}).`,
       `Deliveries are paused meanwhile. Until it is done, keys that were revoked since then are valid.`,
       `Calls of the Platform API and changes in the portal since then: ${counts.join(", ") || "none"}.`,
       ...(moved
@@ -289,7 +289,7 @@ async function lostSettings({ options, execute }: Restore, noted: Tables): Promi
     ...(rotated.length > 0
       ? [`The earlier secret signs again. Rotate it, and tell the owners of ${list(rotated)}`]
       : []),
-    ...(gone.length > 0 ? [`These subscriptions are gone: ${list(gone)}`] : []),
+    ...(gone.length > 0 ? [`These webhooks are gone: ${list(gone)}`] : []),
     ...(keys.length > 0 ? [`These API keys are gone, or as they were then: ${list(keys)}`] : []),
   ];
 }

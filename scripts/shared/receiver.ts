@@ -75,7 +75,7 @@ export function signatureFault(
   body: Buffer,
   now: number,
 ): string | null {
-  if (secret === null) return "no subscription yet";
+  if (secret === null) return "no webhook yet";
   const [, time, digests] = /^t=(\d+)((?:,v1=[0-9a-f]{64})+)$/.exec(String(header)) ?? [];
   if (!time || !digests) return "no signature";
   if (Math.abs(now / 1000 - Number(time)) > TOLERANCE_SECONDS) return "more than 5 minutes away";

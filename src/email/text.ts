@@ -64,7 +64,7 @@ function listOf(label: string, ids: string[]): string[] {
 /** The texts of one kind of e-mail. */
 interface KindTexts {
   subject: string;
-  /** The rest of a sentence whose subject is the subscription or subscriptions. */
+  /** The rest of a sentence whose subject is the webhook or webhooks. */
   happened: string;
   /** The actions to take, besides those that the last failure requires. */
   advice: string[];
@@ -101,7 +101,7 @@ const FRENCH: Words = {
   portal: "Portail : ",
   lastResult: "Dernier résultat : ",
   eventTypes: "Types d’événements concernés : ",
-  subscriptions: "Abonnements concernés :",
+  subscriptions: "Webhooks concernés :",
   regards: "Cordialement,",
   reminder: "Rappel : ",
   about: " : ",
@@ -109,8 +109,8 @@ const FRENCH: Words = {
   subscription: (notification) => {
     const { subscriptionIds, workspaceName, host } = notification;
     const name = isOne(notification)
-      ? `L’abonnement webhook ${subscriptionIds[0]}`
-      : `${subscriptionIds.length} abonnements webhook`;
+      ? `Le webhook ${subscriptionIds[0]}`
+      : `${subscriptionIds.length} webhooks`;
     return `${name} de l’espace de travail « ${workspaceName} » vers ${host}`;
   },
   eventType: (type) => EVENT_TYPES[type].french.name,
@@ -128,28 +128,28 @@ const FRENCH: Words = {
   },
   kinds: {
     failing: (notification) => ({
-      subject: "Abonnement webhook en échec",
+      subject: "Webhook en échec",
       happened: `${isOne(notification) ? "est" : "sont"} en échec : aucune livraison n’a abouti depuis le ${frenchTime(notification.since)}.`,
       advice: [
         FRENCH_EXPECTED,
         "Une fois le problème corrigé, les livraisons en attente repartiront automatiquement.",
       ],
       outlook: [
-        `À défaut, ${isOne(notification) ? "l’abonnement sera désactivé" : "ces abonnements seront désactivés"}, au plus tôt le ${frenchTime(notification.since + DISABLE_AFTER_MS)}.`,
+        `À défaut, ${isOne(notification) ? "le webhook sera désactivé" : "ces webhooks seront désactivés"}, au plus tôt le ${frenchTime(notification.since + DISABLE_AFTER_MS)}.`,
       ],
     }),
     recovered: (notification) => ({
-      subject: "Abonnement webhook rétabli",
+      subject: "Webhook rétabli",
       happened: `${isOne(notification) ? "fonctionne" : "fonctionnent"} à nouveau : une livraison a abouti le ${frenchTime(notification.since)}.`,
       advice: ["Vous n’avez rien à faire : les livraisons en attente repartent automatiquement."],
       outlook: [],
     }),
     disabled: (notification) => ({
-      subject: "Abonnement webhook désactivé",
+      subject: "Webhook désactivé",
       happened: `${isOne(notification) ? "a été désactivé" : "ont été désactivés"} : toutes les livraisons échouent depuis le ${frenchTime(notification.since)}.`,
       advice: [
         FRENCH_EXPECTED,
-        `Réactivez ensuite ${isOne(notification) ? "l’abonnement" : "ces abonnements"} dans le portail ou demandez-le au support : les livraisons en attente ont été annulées, mais les événements manqués pourront alors être renvoyés. Un nouvel abonnement ne recevrait que les événements à venir.`,
+        `Réactivez ensuite ${isOne(notification) ? "le webhook" : "ces webhooks"} dans le portail ou demandez-le au support : les livraisons en attente ont été annulées, mais les événements manqués pourront alors être renvoyés. Un nouveau webhook ne recevrait que les événements à venir.`,
       ],
       outlook: frenchMissed(notification.missed),
     }),
@@ -158,15 +158,15 @@ const FRENCH: Words = {
       happened: `${isOne(notification) ? "voit" : "voient"} certains types d’événements refusés depuis le ${frenchTime(notification.since)}, alors que votre serveur en accepte d’autres.`,
       advice: [
         FRENCH_EXPECTED,
-        `Les autres événements continuent d’être livrés, et ${isOne(notification) ? "l’abonnement reste actif" : "ces abonnements restent actifs"}. Si vous ne voulez plus recevoir ces types d’événements, retirez-les de ${isOne(notification) ? "l’abonnement" : "ces abonnements"}.`,
+        `Les autres événements continuent d’être livrés, et ${isOne(notification) ? "le webhook reste actif" : "ces webhooks restent actifs"}. Si vous ne voulez plus recevoir ces types d’événements, retirez-les ${isOne(notification) ? "du webhook" : "de ces webhooks"}.`,
       ],
       outlook: [],
     }),
     overflow: (notification) => ({
       subject: "Trop de livraisons en attente",
-      happened: `${isOne(notification) ? "a" : "ont"} trop de livraisons en attente depuis le ${frenchTime(notification.since)} : les plus anciennes sont abandonnées.`,
+      happened: `${isOne(notification) ? "a" : "ont"} trop de livraisons en attente depuis le ${frenchTime(notification.since)} : les plus anciennes sont en échec définitif.`,
       advice: [
-        "Vérifiez que votre serveur répond, et qu’il répond assez vite pour le nombre d’événements de cet espace de travail. Les événements abandonnés peuvent ensuite être renvoyés depuis le portail, tant qu’ils sont conservés.",
+        "Vérifiez que votre serveur répond, et qu’il répond assez vite pour le nombre d’événements de cet espace de travail. Vous pourrez ensuite renvoyer ces événements depuis le portail, tant qu’ils sont conservés.",
       ],
       outlook: [],
     }),
@@ -205,7 +205,7 @@ const ENGLISH: Words = {
   portal: "Portal: ",
   lastResult: "Last result: ",
   eventTypes: "Event types: ",
-  subscriptions: "Subscriptions:",
+  subscriptions: "Webhooks:",
   regards: "Kind regards,",
   reminder: "Reminder: ",
   about: ": ",
@@ -213,8 +213,8 @@ const ENGLISH: Words = {
   subscription: (notification) => {
     const { subscriptionIds, workspaceName, host } = notification;
     const name = isOne(notification)
-      ? `The webhook subscription ${subscriptionIds[0]}`
-      : `${subscriptionIds.length} webhook subscriptions`;
+      ? `The webhook ${subscriptionIds[0]}`
+      : `${subscriptionIds.length} webhooks`;
     return `${name} of the workspace “${workspaceName}” to ${host}`;
   },
   eventType: (type) => EVENT_TYPES[type].name,
@@ -232,28 +232,28 @@ const ENGLISH: Words = {
   },
   kinds: {
     failing: (notification) => ({
-      subject: "Webhook subscription failing",
+      subject: "Webhook failing",
       happened: `${isOne(notification) ? "is" : "are"} failing: no delivery has succeeded since ${englishTime(notification.since)}.`,
       advice: [
         ENGLISH_EXPECTED,
         "Once the problem is fixed, pending deliveries are sent automatically.",
       ],
       outlook: [
-        `Otherwise, ${isOne(notification) ? "the subscription" : "these subscriptions"} will be disabled on ${englishTime(notification.since + DISABLE_AFTER_MS)} at the earliest.`,
+        `Otherwise, ${isOne(notification) ? "the webhook" : "these webhooks"} will be disabled on ${englishTime(notification.since + DISABLE_AFTER_MS)} at the earliest.`,
       ],
     }),
     recovered: (notification) => ({
-      subject: "Webhook subscription recovered",
+      subject: "Webhook recovered",
       happened: `${isOne(notification) ? "works" : "work"} again: a delivery succeeded on ${englishTime(notification.since)}.`,
       advice: ["There is nothing left for you to do: pending deliveries are sent automatically."],
       outlook: [],
     }),
     disabled: (notification) => ({
-      subject: "Webhook subscription disabled",
+      subject: "Webhook disabled",
       happened: `${isOne(notification) ? "was" : "were"} disabled: all deliveries have failed since ${englishTime(notification.since)}.`,
       advice: [
         ENGLISH_EXPECTED,
-        `Then enable ${isOne(notification) ? "the subscription" : "these subscriptions"} in the portal, or ask support to do it. Pending deliveries were cancelled, but the events that you missed can be sent then. A new subscription would receive future events only.`,
+        `Then enable ${isOne(notification) ? "the webhook" : "these webhooks"} in the portal, or ask support to do it. Pending deliveries were cancelled, but the events that you missed can be sent then. A new webhook would receive future events only.`,
       ],
       outlook: englishMissed(notification.missed),
     }),
@@ -262,15 +262,15 @@ const ENGLISH: Words = {
       happened: `${isOne(notification) ? "has" : "have"} had some event types rejected since ${englishTime(notification.since)}, while your server accepts others.`,
       advice: [
         ENGLISH_EXPECTED,
-        `Other events are still delivered, and ${isOne(notification) ? "the subscription stays" : "these subscriptions stay"} active. If you no longer want these event types, remove them from ${isOne(notification) ? "the subscription" : "these subscriptions"}.`,
+        `Other events are still delivered, and ${isOne(notification) ? "the webhook stays" : "these webhooks stay"} active. If you no longer want these event types, remove them from ${isOne(notification) ? "the webhook" : "these webhooks"}.`,
       ],
       outlook: [],
     }),
     overflow: (notification) => ({
       subject: "Too many pending deliveries",
-      happened: `${isOne(notification) ? "has" : "have"} had too many pending deliveries since ${englishTime(notification.since)}: the oldest are given up.`,
+      happened: `${isOne(notification) ? "has" : "have"} had too many pending deliveries since ${englishTime(notification.since)}: the oldest have failed for good.`,
       advice: [
-        "Check that your server responds, and that it responds quickly enough for the number of events in this workspace. The events that were given up can be sent from the portal afterwards, as long as they are stored.",
+        "Check that your server responds, and that it responds quickly enough for the number of events in this workspace. You can then resend these events from the portal, as long as they are stored.",
       ],
       outlook: [],
     }),

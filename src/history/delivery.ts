@@ -62,7 +62,7 @@ export async function findDelivery(
       .where(and(eq(attempts.subscriptionId, webhookId), eq(attempts.eventId, eventId)))
       .orderBy(attempts.attempt),
   });
-  if (!row) throw unknownInput("eventId", "no such delivery to this subscription");
+  if (!row) throw unknownInput("eventId", "no such delivery of this webhook");
   const keys = env.ENCRYPTION_KEYS;
   const key = await openDataKey(keys, row.workspaceId, row.sealedDataKey);
   const [subject = null] = await readSubjects(db, key, row.workspaceId, [row]);

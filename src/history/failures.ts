@@ -159,12 +159,12 @@ export const FAILURES = {
   },
   overflow: {
     en: [
-      "The delivery was given up: too many deliveries to your server were waiting.",
-      "Check that your server responds, and quickly enough for the number of events. Then resend what was given up.",
+      "The delivery has failed for good: too many deliveries to your server were waiting.",
+      "Check that your server responds, and quickly enough for the number of events. Then resend what has failed for good.",
     ],
     fr: [
-      "La livraison a été abandonnée : trop de livraisons attendaient votre serveur.",
-      "Vérifiez que votre serveur répond, et assez vite pour le nombre d’événements. Renvoyez ensuite ce qui a été abandonné.",
+      "La livraison est en échec définitif : trop de livraisons attendaient votre serveur.",
+      "Vérifiez que votre serveur répond, et assez vite pour le nombre d’événements. Renvoyez ensuite les livraisons en échec définitif.",
     ],
   },
   300: {

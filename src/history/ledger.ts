@@ -17,12 +17,12 @@ const OVERDUE_AFTER_MS = 300_000;
 
 export const Backlog = z.object({
   pending: z.int(),
-  overdue: z.int().describe("those that have been due for more than five minutes"),
+  overdue: z.int().describe("those that have been due for more than 5 min"),
   oldestPendingSeconds: z
     .int()
     .nullable()
     .describe("age of the oldest event with a pending delivery; null if there is none"),
-  oldestWebhookId: z.string().nullable().describe("the subscription of that delivery"),
+  oldestWebhookId: z.string().nullable().describe("the webhook of that delivery"),
 });
 export type Backlog = z.infer<typeof Backlog>;
 

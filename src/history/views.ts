@@ -13,7 +13,7 @@ export const AttemptView = z.object({
   outcome: z
     .string()
     .describe(
-      "answered, timed_out, unreachable (with a status from 520 to 530, or 403, 404 or 409, if Cloudflare responded in the endpoint's place), refused (not sent: the URL does not lead to a public address), unreadable (not sent: the lead is damaged) or overflow (given up: too many were pending)",
+      "`answered`, `timed_out`, `unreachable` (with a status from 520 to 530, or 403, 404 or 409, if Cloudflare responded in the endpoint's place), `refused` (not sent: the URL does not lead to a public address), `unreadable` (not sent: the lead is damaged) or `overflow` (failed for good, because too many were pending)",
     ),
   status: HttpStatus,
   durationMs: z.number().nullable(),
@@ -83,7 +83,7 @@ export const WebhookView = z.object({
   failingSince: Time.nullable().describe("first failure since the last success"),
   failures: z.int().describe("failed attempts since the last success"),
   pendingExhaustedAt: Time.nullable().describe(
-    `when its oldest pending deliveries were first given up, because more than ${PENDING_MAX} waited; null if none have been since its last success`,
+    `when its oldest pending deliveries first failed for good, because more than ${PENDING_MAX} waited; null if none have been since its last success`,
   ),
   responseLimitReached: z
     .boolean()
@@ -134,7 +134,7 @@ export const WebhookDetails = WebhookView.extend({
   pending: z.int().describe("deliveries that wait for their first attempt"),
   retrying: z.int().describe("deliveries that have failed and will be retried"),
   undeliveredSince: Time.nullable().describe(
-    "recording time of the oldest event that it has not received and that can be resent; if it is disabled, only events since its failures began, or since a minute before it was disabled, count; if it is active, no events count that never had a delivery (missed, see redeliver)",
+    "recording time of the oldest event that it has not received and that can be resent; if it is disabled, only events since its failures began, or since a minute before it was disabled, count; if it is active, no events count that never had a delivery (missed, see `redeliver`)",
   ),
 });
 export type WebhookDetails = z.infer<typeof WebhookDetails>;

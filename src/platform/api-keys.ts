@@ -161,7 +161,7 @@ async function endKey(env: Env, key: GatedKey, now: number): Promise<Placement> 
 }
 
 export const listApiKeys = operation({
-  about: `Lists a workspace's API keys, including revoked ones, with the requests of their last 24 hours, newest key first, ${KEYS_AT_ONCE} per page.`,
+  about: `Lists a workspace's API keys, including revoked ones, with the requests of their last 24 h, newest key first, ${KEYS_AT_ONCE} per page.`,
   input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf("api_keys") }),
   output: pageOf(ApiKeyView),
   examples: [{ workspaceId }],

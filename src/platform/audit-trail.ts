@@ -36,7 +36,7 @@ const AuditEntryView = z.object({
 });
 
 export const listAuditTrail = operation({
-  about: `Lists the calls of these operations, and the changes of subscriptions and sessions in the portal and through the API, in the last ${AUDIT_KEPT_DAYS} days, newest first, ${PAGE_LIMIT.max} per page; of one workspace, even if it is erased, or of all.`,
+  about: `Lists the calls of these operations, and the changes of webhooks and sessions in the portal and through the API, in the last ${AUDIT_KEPT_DAYS} days, newest first, ${PAGE_LIMIT.max} per page; of one workspace, even if it is erased, or of all.`,
   input: z.strictObject({
     workspaceId: WorkspaceId.nullish(),
     cursor: cursorOf("audit_trail"),
@@ -78,7 +78,7 @@ export const listWebhookChanges = operation({
 });
 
 export const listWorkspaceChanges = operation({
-  about: `Lists the history of a workspace in the last ${AUDIT_KEPT_DAYS} days, newest first, ${PAGE_LIMIT.max} per page: changes of its subscriptions, deleted ones included, of its API keys and access, and portal links and sessions.`,
+  about: `Lists the history of a workspace in the last ${AUDIT_KEPT_DAYS} days, newest first, ${PAGE_LIMIT.max} per page: changes of its webhooks, deleted ones included, of its API keys and access, and portal links and sessions.`,
   input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf("workspace_changes") }),
   output: pageOf(WorkspaceChangeView),
   examples: [{ workspaceId: "wks_…" }],

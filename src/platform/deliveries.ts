@@ -162,7 +162,7 @@ export const redeliver = operation({
       eventIds: several(EventId)
         .nullish()
         .describe(
-          `the events to redeliver, at once and first, even while the endpoint fails or \`Retry-After\` asks for a delay; at most ${RESENDS_PENDING_MAX} may be pending for the webhook`,
+          `the events to resend, at once and first, even while the endpoint fails or \`Retry-After\` asks for a delay; at most ${RESENDS_PENDING_MAX} may be pending for the webhook`,
         ),
       since: RedeliverableSince.nullish().describe("or all events from this time on"),
       until: Instant.nullish().describe("and before this time; default: no end"),

@@ -189,11 +189,11 @@ async function acceptUrl(env: Env, url: string): Promise<string> {
 const UPDATE_TRIES = 3;
 
 export const enableWebhook = operation({
-  about: `Re-enables a disabled webhook. With redeliverSince, each call examines up to ${REDELIVERY_EXAMINED_MAX} events. Call it until nextCursor is null, as the command in a terminal does.`,
+  about: `Re-enables a disabled webhook. With \`redeliverSince\`, each call examines up to ${REDELIVERY_EXAMINED_MAX} events. Call it until nextCursor is null, as the command in a terminal does.`,
   input: z.strictObject({
     webhookId: WebhookId,
     redeliverSince: RedeliverableSince.nullish().describe(
-      `also delivers the events recorded since this time that it has not received, at most ${REDELIVERY_MAX_AGE_MS / DAY_MS} days ago; readWebhook shows the first as undeliveredSince`,
+      `also delivers the events recorded since this time that it has not received, at most ${REDELIVERY_MAX_AGE_MS / DAY_MS} days ago; \`readWebhook\` shows the first as \`undeliveredSince\``,
     ),
     cursor: cursorOf("redelivery").describe("the previous call's nextCursor"),
   }),

@@ -175,7 +175,7 @@ export const setWorkspaceAccess = operation({
     granted: z
       .boolean()
       .describe(
-        "false: its keys get 403, its pending deliveries are cancelled, and its portal sessions end for good; until true, its events get no deliveries (missed, see redeliver)",
+        "false: its keys get 403, its pending deliveries are cancelled, and its portal sessions end for good; until true, its events get no deliveries (missed, see `redeliver`)",
       ),
   }),
   output: Nothing,

@@ -256,7 +256,7 @@ async function resend(
   if (unknown >= 0)
     throw unknownInput(
       ["eventIds", unknown],
-      "no such event, or a test, or the subscription does not list its type",
+      "no such event, or a test, or the webhook does not list its type",
     );
   const wanted = found.filter(
     ({ state, priority }) => state !== "pending" || priority !== PRIORITY.resend,
@@ -274,7 +274,7 @@ async function resend(
   if (pending > room)
     throw new InputError(
       "eventIds",
-      `${pending} resends of the subscription are pending, and ${RESENDS_PENDING_MAX} may be: try again later`,
+      `${pending} resends of the webhook are pending, and ${RESENDS_PENDING_MAX} may be: try again later`,
       { retry_after_seconds: RETRY_RESEND_SECONDS },
     );
   return count;

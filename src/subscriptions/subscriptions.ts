@@ -52,7 +52,7 @@ export type ShownFields = Pick<SubscriptionRow, keyof typeof SHOWN_COLUMNS>;
 
 /** Makes the error for a subscription that does not exist. */
 export function unknownWebhook(): InputError {
-  return unknownInput("webhookId", "no such subscription");
+  return unknownInput("webhookId", "no such webhook");
 }
 
 /** The columns that the public shape of a subscription needs. */
@@ -302,7 +302,7 @@ export function enableSubscription(id: string): Part {
 /** The public shape of a subscription. */
 export const Webhook = z
   .object({
-    id: idField("webhook", "Identifies the subscription."),
+    id: idField("webhook", "Identifies the webhook."),
     url: z.url().openapi({
       description: "The URL that events are sent to, as a URI in ASCII.",
       example: "https://hooks.example.com/automations",
@@ -311,15 +311,15 @@ export const Webhook = z
       description: "The event types that are sent.",
       example: ["lead.created"],
     }),
-    created_at: timeField("When the subscription was created."),
+    created_at: timeField("When the webhook was created."),
     disabled_at: timeField(
-      "Null while the subscription is active; otherwise, when it was disabled, either after prolonged delivery failures or by an administrator.",
+      "Null while the webhook is active; otherwise, when it was disabled, either after prolonged delivery failures or by an administrator.",
     )
       .nullable()
       .openapi({ example: null }),
   })
   .openapi("Webhook", {
-    description: "A subscription: a URL and the event types that are sent to it.",
+    description: "A webhook: a URL and the event types that are sent to it.",
   });
 
 export type Webhook = z.infer<typeof Webhook>;

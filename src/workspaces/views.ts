@@ -8,7 +8,7 @@ const Time = z.string();
 export const WorkspaceDetails = z.object({
   workspaceId: z.string(),
   name: z.string(),
-  webhooksMax: z.int().describe("maximum number of subscriptions"),
+  webhooksMax: z.int().describe("maximum number of webhooks"),
   retentionDays: z.number().describe("minimum retention of settled events"),
   events: z.array(WebhookEvent).describe("the event types that it may subscribe to"),
 });
@@ -47,10 +47,7 @@ export type WebhookChangeView = z.infer<typeof WebhookChangeView>;
 
 /** An entry of the history of a workspace. */
 export const WorkspaceChangeView = WebhookChangeView.extend({
-  webhookId: z
-    .string()
-    .nullable()
-    .describe("the subscription that it changed, which may be deleted"),
+  webhookId: z.string().nullable().describe("the webhook that it changed, which may be deleted"),
 });
 export type WorkspaceChangeView = z.infer<typeof WorkspaceChangeView>;
 

@@ -117,7 +117,7 @@ export const WorkspaceView = z.object({
   workspaceId: z.string(),
   name: z.string().nullable(),
   accessGranted: z.boolean().nullable(),
-  webhooksMax: z.int().nullable().describe("maximum number of subscriptions"),
+  webhooksMax: z.int().nullable().describe("maximum number of webhooks"),
   createdAt: z.string(),
   database: z.string().describe("binding of its database"),
 });

@@ -58,7 +58,7 @@ describe("a workspace of another database", () => {
     for (const sentence of await Promise.all(calls.map(errorOf)))
       expect(sentence).toMatch(/^[a-zA-Z]+: workspaceId: no such workspace$/);
     const unknown = await errorOf(platform.disableWebhook({ webhookId: "whk_nobody" }));
-    expect(unknown).toBe("disableWebhook: webhookId: no such subscription");
+    expect(unknown).toBe("disableWebhook: webhookId: no such webhook");
   });
 
   test("is found by its webhook while another database is unreachable", async () => {

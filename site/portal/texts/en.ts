@@ -283,7 +283,7 @@ export const en = {
     next: (time: string | null) =>
       time === null ? "The next attempt is about to start." : `The next attempt is ${time}.`,
     overflow: (time: string) =>
-      `More than ${count(PENDING_MAX, "delivery", "deliveries")} have been waiting since ${time}, so the oldest are given up. They can be resent.`,
+      `More than ${count(PENDING_MAX, "delivery", "deliveries")} have been waiting since ${time}, so the oldest have failed for good. They can be resent.`,
     responseLimit: `The responses to ${number(RESPONSES_PER_DAY)} failed attempts of today (UTC) are stored. Later ones are not: see the log of your server.`,
     retried:
       "Deliveries are retried with increasing delays: once the problem is fixed, the pending ones are sent automatically.",

@@ -248,7 +248,7 @@ export const fr: Texts = {
         ? "La prochaine tentative va commencer."
         : `La prochaine tentative aura lieu ${time}.`,
     overflow: (time) =>
-      `Plus de ${count(PENDING_MAX, "livraison", "livraisons")} attendent depuis le ${time} : les plus anciennes sont abandonnées. Vous pourrez les renvoyer.`,
+      `Plus de ${count(PENDING_MAX, "livraison", "livraisons")} attendent depuis le ${time} : les plus anciennes sont en échec définitif. Vous pourrez les renvoyer.`,
     responseLimit: `Les réponses à ${number(RESPONSES_PER_DAY)} échecs d’aujourd’hui (UTC) sont enregistrées. Les suivantes ne le sont pas : consultez les journaux de votre serveur.`,
     retried:
       "De nouvelles tentatives ont lieu à intervalles croissants : une fois le problème corrigé, les livraisons en attente repartiront automatiquement.",

@@ -35,7 +35,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   unsupported_media_type:
     "`Content-Type` is not `application/json`, or the body is compressed. The status is 415.",
   subscription_limit_reached:
-    "The workspace already has its maximum of `max` subscriptions. Delete one first.",
+    "The workspace already has its maximum of `max` webhooks. Delete one first.",
   idempotency_key_reused:
     "The `Idempotency-Key` was sent with another body in the last 24 hours. Use a new one for each new webhook.",
 };
@@ -100,7 +100,7 @@ const EXAMPLES = {
     reason: "unknown_value",
     allowed: WebhookEvent.options,
   }),
-  too_many_subscriptions: mistake("One subscription too many", {
+  too_many_subscriptions: mistake("One webhook too many", {
     reason: "subscription_limit_reached",
     max: SUBSCRIPTIONS_MAX,
   }),

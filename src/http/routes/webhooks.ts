@@ -123,7 +123,7 @@ webhookRoutes.openapi(
   },
 );
 
-const WebhookPage = pageSchema(Webhook, "WebhookPage", "subscriptions");
+const WebhookPage = pageSchema(Webhook, "WebhookPage", "webhooks");
 
 webhookRoutes.openapi(
   createRoute({

@@ -398,7 +398,7 @@ test.runIf(process.platform === "linux")(
     const receiver = await startReceiver((post) => (isGenuine(post) ? 204 : 401));
     const env = { ...process.env, WEBHOOK_SECRET: "" };
     const run = startInTerminal(`'${CHECKER}' ${receiver.url} --local`, { env });
-    await until(() => run.output().includes("The subscription's secret"));
+    await until(() => run.output().includes("The secret of the webhook"));
     run.child.stdin.write(`${SECRET}\r`);
     const { stdout: shown } = await run.ended;
     await receiver.close();

@@ -204,7 +204,7 @@ test("npm run listen names the limit of subscriptions when there are too many", 
   for (const id of added) await api("DELETE", `/v1/webhooks/${id}`);
   expect(refused).toEqual({
     code: 1,
-    output: "The sample workspace has its maximum of subscriptions: delete one in the portal.\n",
+    output: "The sample workspace has its maximum of webhooks: delete one in the portal.\n",
   });
 });
 
@@ -251,7 +251,7 @@ test.runIf(isLinux)(
     await see("  200\r\n");
     expect(new Set(target.posts.slice(-3).map(({ body }) => String(body))).size).toBe(1);
     child.stdin.write("\x03");
-    expect((await ended).stdout).toContain("Stopped listening and removed the subscription.");
+    expect((await ended).stdout).toContain("Stopped listening and removed the webhook.");
     expect(await listeners()).toEqual([]);
   },
 );
@@ -292,7 +292,7 @@ test("npm run listen shows 502 while the target is down, and nothing after Ctrl-
   expect(listener.output()).toContain("  502 (ECONNREFUSED)\n");
   expect(await endByCtrlC(listener)).toBe(0);
   const [, after] = listener.output().split(told);
-  expect(after).toBe("\nStopped listening and removed the subscription.\n");
+  expect(after).toBe("\nStopped listening and removed the webhook.\n");
 });
 
 test("Listeners remove their own subscription at Ctrl-C, and that of a killed one at their start", async () => {

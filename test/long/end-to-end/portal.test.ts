@@ -300,7 +300,7 @@ test("an overview counts failures exactly", async () => {
   await see(page, "1,458 deliveries are waiting.");
   await choose("Disable…");
   await see(page.getByRole("dialog"), "Deliveries that are waiting will be cancelled: 1,458.");
-  await see(page, "the oldest are given up", "The responses to 500 failed attempts");
+  await see(page, "the oldest have failed for good", "The responses to 500 failed attempts");
 });
 
 test("deliveries are paginated, and Back returns to the place in the list", async () => {

@@ -374,7 +374,7 @@ export function openWork({ world, store, endpoints, deployment }: Life, worker: 
     const wanted = isRange ? { since, ...(states.length > 0 && { states }) } : { eventIds };
     await call("redeliver", { webhookId, ...wanted }, isRange).catch((error) => {
       // It may have ended meanwhile, or have too many resends.
-      if (!/is disabled|no such subscription|are pending/.test(String(error))) throw error;
+      if (!/is disabled|no such webhook|are pending/.test(String(error))) throw error;
     });
   }
 

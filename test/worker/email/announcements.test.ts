@@ -111,7 +111,7 @@ describe("administrators are notified that a subscription is failing", () => {
     expect(others).toEqual([]);
     const { subject = "", text = "" } = mail ?? {};
     const { host, pathname } = new URL(url);
-    for (const part of ["Abonnement webhook en échec", host]) expect(subject).toContain(part);
+    for (const part of ["Webhook en échec", host]) expect(subject).toContain(part);
     expect(text).toContain("réponse HTTP 503");
     const stored = await announcedOf(id, "failing");
     expect(stored).toEqual({ since: T0, announcedAt: DUE, host, reminders: 0, emails: 1 });
@@ -147,7 +147,7 @@ describe("administrators are notified that a subscription has recovered", () => 
     await dispatchAt(NEXT, [id], answered(200));
     const [mail, ...others] = await sweepAt(NEXT + MINUTE_MS);
     expect(others).toEqual([]);
-    expect(mail?.subject).toContain("Abonnement webhook rétabli");
+    expect(mail?.subject).toContain("Webhook rétabli");
     for (const hours of [0.1, 1, 100]) expect(await sweepAt(NEXT + hours * HOUR_MS)).toEqual([]);
     expect(await announcedOf(id, "failing")).toBeUndefined();
     expect(await announcedOf(id, "recovered")).toMatchObject({ since: NEXT });
@@ -421,7 +421,7 @@ describe("subscriptions of a workspace to one host", () => {
     const { ids } = await failingAt(many(20), admins);
     const sent = await sweepAt(DUE);
     expect(sent.map(({ to }) => to).toSorted()).toEqual(admins);
-    expect(sent[0]?.text).toContain("20 abonnements webhook");
+    expect(sent[0]?.text).toContain("20 webhooks de");
     for (const id of ids) expect(sent[0]?.text).toContain(id);
     const announced = await Promise.all(ids.map((id) => announcedOf(id, "failing")));
     const emails = announced.map((email) => email?.emails ?? 0);
@@ -461,7 +461,7 @@ describe("subscriptions of a workspace to one host", () => {
     await setSubscription(first, disabled);
     await setSubscription(second, { ...disabled, failingSince: T0 + HOUR_MS });
     const [sent] = await sweepAt(disabledAt);
-    expect(sent?.text).toContain("2 abonnements");
+    expect(sent?.text).toContain("2 webhooks de");
     expect(sent?.text).not.toContain("Événements manqués");
   });
 
@@ -482,7 +482,7 @@ describe("subscriptions of a workspace to one host", () => {
     for (const minute of [0, 1, 2, EMAIL_HOST_INTERVAL_MS / MINUTE_MS]) {
       const sent = await sweepAt(DUE + minute * MINUTE_MS);
       counts.push(sent.length);
-      if (minute > 2) expect(sent[0]?.text).toContain("2 abonnements");
+      if (minute > 2) expect(sent[0]?.text).toContain("2 webhooks de");
     }
     expect(counts).toEqual([1, 0, 0, 1]);
   });
@@ -535,7 +535,7 @@ describe("the e-mails of a workspace", () => {
       await announceLeads(workspaceId, 1, T0);
     }
     const texts = (await sweepAt(DUE)).map(({ text }) => text);
-    expect(texts).toEqual(Array(2).fill(expect.stringContaining(`${count} abonnements webhook`)));
+    expect(texts).toEqual(Array(2).fill(expect.stringContaining(`${count} webhooks de`)));
   });
 
   test("count for a day, also those that a newer e-mail of the same kind replaced", async () => {

@@ -55,7 +55,7 @@ describe("the administrators of a workspace", () => {
     await disabled(ADMINS);
     const { sweepAt, sent } = mailbox();
     await sweepAt(NOW);
-    const subject = expect.stringContaining("Abonnement webhook désactivé");
+    const subject = expect.stringContaining("Webhook désactivé");
     expect(sent).toMatchObject(ADMINS.map((to) => ({ to, from: env.EMAIL_FROM, subject })));
   });
 

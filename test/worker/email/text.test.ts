@@ -39,7 +39,7 @@ test.each([
   "the e-mail about a %s subscription has the facts and what to do",
   (kind, how, more) => {
     const { subject, text } = compose({ kind });
-    expect(subject).toBe(`Abonnement webhook ${how}\u00a0: hooks.example.com:8443`);
+    expect(subject).toBe(`Webhook ${how}\u00a0: hooks.example.com:8443`);
     const facts = ["Bonjour", "hooks.example.com:8443", "whk_1", "«\u00a0Agence\u00a0»", TIMEOUT];
     const times = ["Exécution terminée, Nouveau lead", "5 janvier 2026 à 12:34 (UTC)"];
     for (const part of [...facts, ...times, ...more]) expect(text).toContain(part);
@@ -98,13 +98,7 @@ test.each([
 test("an e-mail says what to do right after the fact", () => {
   const portal = { PORTAL: "on", PORTAL_ORIGIN: "https://api.example.com", PORTAL_NAME: "Lumière" };
   const paragraphs = compose({ kind: "failing" }, portal).text.trimEnd().split("\n\n");
-  for (const [i, start] of [
-    "Bonjour,",
-    "L’abonnement",
-    "Que faire",
-    "Portail",
-    "À défaut",
-  ].entries())
+  for (const [i, start] of ["Bonjour,", "Le webhook", "Que faire", "Portail", "À défaut"].entries())
     expect(paragraphs[i]).toMatch(new RegExp(`^${start}`));
   expect(paragraphs.at(-1)).toBe("Cordialement,\nL’équipe Lumière");
   expect(inEnglish({}, portal).text).toMatch(/\n\nKind regards,\nThe Lumière team\n$/);
@@ -126,19 +120,21 @@ test.each(EMAIL_KINDS)("an e-mail of the kind %s is complete in English, too", (
     "Run completed, New lead",
   ])
     expect(one.text).toContain(part);
-  expect(several.text).toContain("3 webhook subscriptions of");
+  expect(several.text).toContain("3 webhooks of");
   expect(several.text).toContain("\nwhk_1\nwhk_2\nwhk_3\n");
-  expect(several.text).not.toMatch(/the subscription (stays|will)|from the subscription/);
-  expect(compose({ kind, subscriptionIds }).text).not.toMatch(
-    /l’abonnement (reste|sera)|de l’abonnement/,
-  );
+  expect(several.text).not.toMatch(/the webhook (stays|will)|from the webhook/);
+  const french = compose({ kind, subscriptionIds }).text;
+  expect(french).not.toMatch(/le webhook (reste|sera)|retirez-les du webhook/);
+  // Customers read "webhook"; "subscription" is the word of the code.
+  for (const text of [one.text, several.text, french])
+    expect(text).not.toMatch(/subscription|abonnement/i);
   for (const text of Object.values(one)) expect(text).not.toMatch(/[éèàç»«]/);
   expect(inEnglish({ kind, isReminder: true }).subject).toBe(`Reminder: ${one.subject}`);
 });
 
 test("an e-mail about a recovery asks for nothing, and names no failure", () => {
   const { subject, text } = compose({ kind: "recovered" });
-  expect(subject).toContain("Abonnement webhook rétabli");
+  expect(subject).toContain("Webhook rétabli");
   expect(text).toContain("fonctionne à nouveau");
   expect(text).not.toContain("Dernier résultat");
 });
@@ -151,7 +147,7 @@ test("an e-mail about twenty subscriptions lists all, and no others", () => {
 test("an e-mail about very many subscriptions lists the first twenty", () => {
   const subscriptionIds = Array.from({ length: 100 }, (_, i) => `whk_${i}`);
   const { text } = compose({ subscriptionIds });
-  expect(text).toContain("100 abonnements webhook");
+  expect(text).toContain("100 webhooks de");
   expect(text).toContain("\nwhk_19\n…\n");
   expect(text).not.toContain("whk_20");
 });

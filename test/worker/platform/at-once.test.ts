@@ -87,7 +87,7 @@ const JUST_ROTATED =
   "rotateWebhookSecret: webhookId: another call has just rotated its secret, or deleted it";
 const update = (changes: object) =>
   call("updateWebhook", ({ webhookId }) => ({ webhookId, ...changes }));
-const UNKNOWN = "no such subscription";
+const UNKNOWN = "no such webhook";
 const remove = call("deleteWebhook", ({ webhookId }) => ({ webhookId }));
 const disable = call("disableWebhook", ({ webhookId }) => ({ webhookId }));
 const enable = call("enableWebhook", ({ webhookId }) => ({ webhookId }));

@@ -60,7 +60,7 @@ const NOW = isoTime(Date.now());
 /** What is said of an id that nothing has. */
 const UNKNOWN = {
   workspaceId: "no such workspace",
-  webhookId: "no such subscription…",
+  webhookId: "no such webhook…",
   keyId: "no such key…",
 };
 /** These can be called again, show what is gone, or look at the database first. */

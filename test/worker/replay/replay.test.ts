@@ -688,8 +688,7 @@ describe("a resend by id", () => {
       sendAgain(db, id, { eventIds: eventIds.slice(from, to) }, NOW);
     expect(await resend(0, 99)).toMatchObject({ count: 99 });
     await expect(resend(99, 101)).rejects.toMatchObject({
-      message:
-        "eventIds: 99 resends of the subscription are pending, and 100 may be: try again later",
+      message: "eventIds: 99 resends of the webhook are pending, and 100 may be: try again later",
       details: { retry_after_seconds: 10 },
     });
     expect(await scheduleOf(id, NOW)).toHaveLength(99);
