@@ -47,10 +47,12 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
 /**
  * Handles a read. If this isolate has cached the workspace of the key, the route reads at once, while the key's gate
  * decides. The result is dropped if the gate refuses the request, and read again if the gate names another database,
- * because the workspace has moved.
+ * because the workspace has moved. No more reads begin early than the window of the key has left. Otherwise, a flood
+ * would read as often as it asks, although its requests are refused.
  */
 async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
-  const known = knownKeys.get(keyHash);
+  const cached = knownKeys.get(keyHash);
+  const known = cached && cached.remaining-- > 0 ? cached : undefined;
   const admission = admit(c, keyHash);
   if (known) c.set("workspaceId", known.workspaceId);
   else await admission;
@@ -115,16 +117,16 @@ export async function admit(c: Context<AppEnv>, keyHash: string): Promise<string
   }
   setIdentity(c, result);
   if (result.verdict === "admitted") {
-    const { database, workspaceId } = result;
+    const { database, workspaceId, rateLimit } = result;
     c.set("database", database);
-    knownKeys.set(keyHash, { workspaceId, database });
+    knownKeys.set(keyHash, { workspaceId, database, remaining: rateLimit.remaining });
     return database;
   }
   const { verdict, keyId, workspaceId, rateLimit, expiresAt } = result;
   const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
   // Repeated only if the window is used up.
   recentRefusals.set(keyHash, refusal, calledAt, expiresAt ?? undefined);
-  if (verdict === "access_denied") knownKeys.delete(keyHash);
+  knownKeys.delete(keyHash);
   throw toError(refusal);
 }
 

@@ -11,6 +11,8 @@ export interface KnownKey {
   workspaceId: string;
   /** The name of the workspace's database when the key was last admitted. */
   database: string;
+  /** The requests that its window has left for reads that begin before their gate has decided. */
+  remaining: number;
 }
 
 /**

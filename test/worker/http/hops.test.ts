@@ -137,6 +137,23 @@ describe("a flood", () => {
     },
   );
 
+  test("of reads at once does not read what its window does not admit", async () => {
+    const { apiKey } = await openWorkspace({ requestsPerWindow: 10 });
+    const { DB, rows } = meteredDatabase();
+    const api = openApi(apiKey, deployedWith({ DB }));
+    const flood = async () => {
+      rows.queries = 0;
+      const answers = await Promise.all(Array.from({ length: 50 }, () => api.get("/v1/runs")));
+      return answers.filter(({ status }) => status === 200).length;
+    };
+    await api.get("/v1/runs");
+    expect(await flood()).toBe(9);
+    // One that was admitted may be another than one that began early.
+    expect(rows.queries).toBeLessThanOrEqual(2 * 9);
+    jumpTo(Date.now() + 2_100);
+    expect([await flood(), rows.queries]).toEqual([0, 0]);
+  });
+
   test("of refusals never outlasts the key's window", async () => {
     const { apiKey, api } = await openFarWorkspace({ requestsPerWindow: 1 });
     const hash = await hashApiKey(apiKey);

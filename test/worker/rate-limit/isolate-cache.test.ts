@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import { knownKeys, REFUSING_MS, recentRefusals } from "../../../src/rate-limit/isolate-cache.ts";
 
 test("an isolate forgets the keys that it used longest ago, beyond ten thousand", () => {
-  const note = (keyHash: string) => knownKeys.set(keyHash, { workspaceId: "", database: "DB" });
+  const known = { workspaceId: "", database: "DB", remaining: 1 };
+  const note = (keyHash: string) => knownKeys.set(keyHash, known);
   const hashes = Array.from({ length: 10_000 }, (_, i) => `hash_${i}`);
   for (const hash of hashes) note(hash);
   note("hash_0");
