@@ -41,6 +41,9 @@ export const URL_MAX_LENGTH = 2048;
 /** Maximum length of a subscription's description, in characters. */
 export const DESCRIPTION_MAX_LENGTH = 200;
 
+/** Maximum length of a text that finds leads, and of the beginning of a name in which it is sought, in characters. */
+export const LEAD_SEARCH_MAX_LENGTH = 200;
+
 /** Maximum custom headers of a subscription. */
 export const HEADERS_MAX = 5;
 /** Maximum length of the value of a custom header, in characters. */

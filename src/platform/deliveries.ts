@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { encodeCursor } from "../contract/cursor.ts";
 import { DeliveryStateFilter, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { EventId, Instant, LeadId, several, WebhookId, WorkspaceId } from "../contract/fields.ts";
-import { PAGE_LIMIT, RESENDS_PENDING_MAX } from "../contract/limits.ts";
+import { LEAD_SEARCH_MAX_LENGTH, PAGE_LIMIT, RESENDS_PENDING_MAX } from "../contract/limits.ts";
 import type { Database } from "../db/client.ts";
 import { sendWakeUps } from "../delivery/wake.ts";
 import { DELIVERIES_EXAMINED_MAX, listDeliveriesOf, StatusClass } from "../history/deliveries.ts";
@@ -66,7 +66,7 @@ const FILTERS = {
 const NAMED = {
   eventId: EventId.nullish().describe("this event only"),
   leadId: LeadId.nullish().describe("the event that announced this lead only: lea_…"),
-  lead: text(1_000)
+  lead: text(LEAD_SEARCH_MAX_LENGTH)
     .min(1)
     .nullish()
     .describe(

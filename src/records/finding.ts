@@ -2,6 +2,7 @@ import { z } from "@hono/zod-openapi";
 import type { Position } from "../contract/cursor.ts";
 import { LeadSource } from "../contract/enumerations.ts";
 import { derivedId } from "../contract/ids.ts";
+import { LEAD_SEARCH_MAX_LENGTH } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
 import type { Page, PageRequest } from "../db/page.ts";
@@ -60,10 +61,12 @@ export async function findPerson(
     const found = await findLeadWith(db, keys, workspaceId, id, reading(unreadable));
     return { items: found ? [found] : [], unreadable, next: null };
   }
+  const address = email != null ? sameEmail(email) : null;
+  const numbers = numbersIn(phone ?? "");
   const isWanted = (lead: FoundLead) =>
-    email != null
-      ? lead.email !== null && sameEmail(lead.email) === sameEmail(email)
-      : lead.phone !== null && isSamePhone(lead.phone, phone ?? "");
+    address !== null
+      ? lead.email !== null && sameEmail(lead.email) === address
+      : hasNumber(lead.phone, numbers);
   return search(db, keys, workspaceId, isWanted, FOUND_MAX, after);
 }
 
@@ -80,8 +83,7 @@ export async function findLeadIds(
   text: string,
   { limit, after }: PageRequest,
 ): Promise<Page<string>> {
-  const isWanted = (lead: FoundLead) => isAbout(lead, text);
-  const { items, next } = await search(db, keys, workspaceId, isWanted, limit, after);
+  const { items, next } = await search(db, keys, workspaceId, matching(text), limit, after);
   const found = items.slice(0, limit);
   const last = items.length > limit ? found.at(-1) : undefined;
   return {
@@ -129,17 +131,25 @@ async function readFound(dataKey: CryptoKey | null, row: LeadRow): Promise<Found
   );
 }
 
-/** Whether a text has each word of the lead's name, a part of its e-mail address, or its phone number. */
-function isAbout({ name, email, phone }: FoundLead, text: string): boolean {
+/**
+ * Returns the condition of `findLeadIds`: the name of a lead has each word of a text, its e-mail address has the text as a
+ * part, or its phone number is the text. The text is normalized once for all leads. Of a name, only the first
+ * `LEAD_SEARCH_MAX_LENGTH` characters are, because one character can become eighteen.
+ */
+function matching(text: string): (lead: FoundLead) => boolean {
   const wanted = fold(text);
-  if (wanted === "") return false;
-  const known = fold(name ?? "");
-  if (wanted.split(" ").every((word) => known.includes(word))) return true;
-  if (email !== null && wanted.length >= EMAIL_PART_MIN && sameEmail(email).includes(wanted))
-    return true;
+  const words = wanted.split(" ");
   // A name with a digit is no phone number.
   const isNumber = !/[\p{L}@]/u.test(text) && digitsOf(text).length >= PHONE_DIGITS_MIN;
-  return isNumber && phone !== null && isSamePhone(phone, text);
+  const numbers = isNumber ? numbersIn(text) : [];
+  return ({ name, email, phone }) => {
+    if (wanted === "") return false;
+    const known = fold((name ?? "").slice(0, LEAD_SEARCH_MAX_LENGTH));
+    if (words.every((word) => known.includes(word))) return true;
+    if (email !== null && wanted.length >= EMAIL_PART_MIN && sameEmail(email).includes(wanted))
+      return true;
+    return hasNumber(phone, numbers);
+  };
 }
 
 /** Returns a text without case, accents and repeated spaces. */
@@ -152,9 +162,10 @@ function sameEmail(address: string): string {
   return address.trim().normalize("NFC").toLowerCase();
 }
 
-/** Whether two texts may contain the same phone number. */
-function isSamePhone(one: string, other: string): boolean {
-  return numbersIn(one).some((number) => numbersIn(other).some((n) => isSameNumber(number, n)));
+/** Whether the phone number of a lead may be one of these numbers. */
+function hasNumber(phone: string | null, numbers: string[]): boolean {
+  if (phone === null || numbers.length === 0) return false;
+  return numbersIn(phone).some((own) => numbers.some((number) => isSameNumber(own, number)));
 }
 
 /** Returns the digits of the text as one number, and of its parts, because a source may join several numbers. */
@@ -168,8 +179,8 @@ function numbersIn(text: string): string[] {
  * extension. Numbers of different countries may count as the same.
  */
 function isSameNumber(one: string, other: string): boolean {
-  const [short, long] = [one, other].toSorted((a, b) => a.length - b.length);
-  if (short === undefined || long === undefined || short === "") return false;
+  const [short, long] = one.length < other.length ? [one, other] : [other, one];
+  if (short === "") return false;
   if (short === long) return true;
   return short.length >= PHONE_DIGITS_MIN && (long.endsWith(short) || hasTrunkZero(long, short));
 }

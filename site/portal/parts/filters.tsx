@@ -1,4 +1,5 @@
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { LEAD_SEARCH_MAX_LENGTH } from "../../../src/contract/limits.ts";
 import { DAY_MS } from "../../../src/contract/time.ts";
 import { filtersOf, foundBy, toFind } from "../filters.ts";
 import { formatTime, toLocalField } from "../format.ts";
@@ -155,7 +156,9 @@ function Field({ label, isTime = false, value, onTyped, ...more }: FieldProps) {
       {label}
       <input
         ref={field}
-        {...(isTime ? { type: "datetime-local" as const } : { type: "search" as const })}
+        {...(isTime
+          ? { type: "datetime-local" as const }
+          : { type: "search" as const, maxLength: LEAD_SEARCH_MAX_LENGTH })}
         {...more}
         onChange={({ currentTarget }) => onTyped(currentTarget.value.trim())}
       />

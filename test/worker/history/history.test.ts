@@ -1,8 +1,12 @@
 import { env } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
-import { RESPONSES_PER_DAY, RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
+import {
+  LEAD_SEARCH_MAX_LENGTH,
+  RESPONSES_PER_DAY,
+  RETRY_WAITS_SECONDS,
+} from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { PRIORITY } from "../../../src/db/schema.ts";
@@ -14,6 +18,7 @@ import {
 import { FAILURES_EXAMINED_MAX, listFailuresOf } from "../../../src/history/failing.ts";
 import { findSubscriptionHealth, listSubscriptionHealth } from "../../../src/history/health.ts";
 import {
+  deployedWith,
   leadReport,
   openWorkspace,
   Platform,
@@ -362,6 +367,26 @@ describe("the deliveries of a lead are found", () => {
     await expect
       .poll(failures)
       .toMatchObject({ body: { items: names.map((subject) => ({ subject })) } });
+  });
+
+  test("without normalizing a text for each lead, or more than the beginning of a name", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id: webhookId } = await subscribe(workspaceId);
+    const costly = ["a", "b", "c"].map((reference) =>
+      leadReport(reference, { name: "\ufdfa".repeat(1_000), phone: "1234567,2345678" }),
+    );
+    await Platform.recordLeads({ workspaceId, leads: costly });
+    const lead = Array.from({ length: 25 }, (_, i) => 7_000_000 + i).join();
+    const normalize = vi.spyOn(String.prototype, "normalize");
+    const portal = await openPortal(workspaceId, deployedWith({}));
+    const found = await portal.get(`/webhooks/${webhookId}/deliveries?lead=${lead}`);
+    expect(found).toMatchObject({ status: 200, body: { items: [] } });
+    const texts = normalize.mock.contexts.map(String);
+    expect(texts.filter((text) => text.startsWith("\ufdfa"))).toEqual(
+      Array(3).fill("\ufdfa".repeat(LEAD_SEARCH_MAX_LENGTH)),
+    );
+    // Its words, whether it is a number, and which.
+    expect(texts.filter((text) => text === lead)).toHaveLength(3);
   });
 
   test("page by page, and none of them twice", async () => {
