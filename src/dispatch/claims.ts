@@ -119,7 +119,7 @@ export interface Settlement {
 
 /** Leases a subscription if something may be sent or must be ended, and reads what. It is safe to repeat. */
 export function claim(db: Database, claimant: Claimant, now: number): Promise<Claim> {
-  return commit(db, selectClaim({ ...valuesOf(claimant), ...termsOf(claimant, now) }, true));
+  return commit(db, selectClaim(valuesOf(claimant, now), true));
 }
 
 /**
@@ -139,8 +139,7 @@ export function settle(
     outcome === null ? [] : { ...one, outcome, subscriptionId },
   );
   const values = {
-    ...valuesOf(claimant),
-    ...termsOf(claimant, now),
+    ...valuesOf(claimant, now),
     outcomes: JSON.stringify(outcomes.map((one) => ({ ...one, subscriptionId }))),
     counts: JSON.stringify(countAttempts(attempts)),
     dueNow: JSON.stringify(dueNow),
@@ -165,8 +164,10 @@ export function settle(
   return retryTransient(async () => (await commit(withoutRetries(db), transaction)).next);
 }
 
-const valuesOf = ({ subscriptionId, holder }: Claimant) => ({ subscriptionId, holder });
-const termsOf = ({ queue }: Claimant, now: number) => ({
+/** The values of the placeholders that both transactions have. */
+const valuesOf = ({ subscriptionId, holder, queue }: Claimant, now: number) => ({
+  subscriptionId,
+  holder,
   now,
   until: now + LEASE_MS,
   isSlow: queue === "slow" ? 1 : 0,
