@@ -1,10 +1,15 @@
-import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../src/contract/limits.ts";
+import {
+  DISABLE_AFTER_FAILURES,
+  DISABLE_AFTER_MS,
+  PENDING_COUNTED_MAX,
+} from "../../src/contract/limits.ts";
 import type {
   DeliveryView,
   FailureCount,
   WebhookDetails,
   WebhookView,
 } from "../../src/history/views.ts";
+import { t } from "./text.ts";
 
 /** Maximum length of a URL that is shown in one line, in characters. */
 const SHORT_URL_MAX = 52;
@@ -69,6 +74,13 @@ export function isWaiting({ dueAt }: DeliveryView): boolean {
 /** Counts the deliveries that wait for an attempt, whether one has failed or not. */
 export function countWaiting({ pending, retrying }: WebhookDetails): number {
   return pending + retrying;
+}
+
+/** Shows the number of these deliveries. There may be more than were counted. */
+export function formatWaiting(webhook: WebhookDetails): string {
+  const { pending, retrying } = webhook;
+  const hasMore = Math.max(pending, retrying) >= PENDING_COUNTED_MAX;
+  return t.failures.count(countWaiting(webhook), hasMore);
 }
 
 /** Adds up the failures of several webhooks. */

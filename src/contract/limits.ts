@@ -144,6 +144,9 @@ export const RETRY_AFTER_MAX_SECONDS = 1_800;
  */
 export const PENDING_MAX = 50_000;
 
+/** Maximum pending deliveries of a subscription that are counted: of those that have failed, and of the others. */
+export const PENDING_COUNTED_MAX = 5_000;
+
 /** Maximum responses to failed attempts and test events that are stored for a subscription each day. */
 export const RESPONSES_PER_DAY = 500;
 

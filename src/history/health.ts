@@ -1,7 +1,7 @@
 import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { eventTimeOf } from "../contract/ids.ts";
-import { RESPONSES_PER_DAY, TELL_AFTER_MS } from "../contract/limits.ts";
+import { PENDING_COUNTED_MAX, RESPONSES_PER_DAY, TELL_AFTER_MS } from "../contract/limits.ts";
 import { isoTime, isoTimeOrNull, MINUTE_MS } from "../contract/time.ts";
 import { qb, toJsonValue } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
@@ -15,7 +15,7 @@ import {
   precedesCancellation,
   UNSUCCESSFUL,
 } from "../db/states.ts";
-import { nextSendAt } from "../delivery/due.ts";
+import { isInLine, LINES, nextSendAt } from "../delivery/due.ts";
 import { openResponse } from "../delivery/response.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import type { Hex } from "../primitives/bytes.ts";
@@ -51,8 +51,8 @@ export async function listSubscriptionHealth(
 }
 
 /**
- * Reads one subscription with its health and its days in detail, and counts its pending deliveries. There are at most
- * `PENDING_MAX` and those of a few minutes, so the count takes about 10 ms.
+ * Reads one subscription with its health and its days in detail, and counts its pending deliveries, up to
+ * `PENDING_COUNTED_MAX`.
  *
  * @throws InputError if there is none.
  */
@@ -63,18 +63,18 @@ export async function findSubscriptionHealth(
 ) {
   const now = Date.now();
   const isIt = isSubscription(webhookId);
-  const { rows, failures, counts, waiting } = await query(db, {
+  const { rows, failures, counts, pending, retrying } = await query(db, {
     ...selectHealth(isIt, now),
-    waiting: countPending(isIt),
+    pending: countPending(isIt, false),
+    retrying: countPending(isIt, true),
   });
   const [row] = rows;
   if (!row) throw unknownWebhook();
-  const { pending = 0, retrying = 0 } = waiting[0] ?? {};
   const days = toDays(counts, now);
   return {
     ...toView(row, await openLastFailure(env, row, failures), counts, days, now),
-    pending: pending - retrying,
-    retrying,
+    pending: pending[0]?.counted ?? 0,
+    retrying: retrying[0]?.counted ?? 0,
     days,
   };
 }
@@ -117,20 +117,17 @@ function selectSubscriptions(which: SQL | undefined) {
 
 type SubscriptionRow = ReturnType<typeof selectSubscriptions>["_"]["result"][number];
 
-/** The deliveries that are pending, and those among them that have failed. */
-interface PendingCount {
-  pending: number;
-  retrying: number;
-}
-
-/** Counts the pending deliveries of a subscription in an index alone, without those that are being cancelled. */
-function countPending(which: SQL | undefined) {
-  return qb.all<PendingCount>(sql`
-    SELECT count(*) AS pending, coalesce(sum(${deliveries.priority} = ${PRIORITY.retry}), 0) AS retrying
-    FROM ${subscriptions}
-      CROSS JOIN ${PENDING}
-        ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
-    WHERE ${which} AND NOT (${subscriptions.cancelling} AND ${precedesCancellation()})`);
+/**
+ * Counts the pending deliveries of a subscription that have failed, or the others, in an index alone. It examines up to
+ * `PENDING_COUNTED_MAX`, and leaves out those that are being cancelled.
+ */
+function countPending(which: SQL | undefined, hasFailed: boolean) {
+  return qb.all<{ counted: number }>(sql`
+    SELECT count(*) FILTER (WHERE NOT is_cancelled) AS counted FROM (
+      SELECT (${subscriptions.cancelling} AND ${precedesCancellation()}) AS is_cancelled
+      FROM ${subscriptions} CROSS JOIN ${LINES} ON (line.value->>1 = ${PRIORITY.retry}) = ${hasFailed ? 1 : 0}
+        CROSS JOIN ${PENDING} ON ${isInLine()}
+      WHERE ${which} LIMIT ${sql.raw(`${PENDING_COUNTED_MAX}`)})`);
 }
 
 interface FailureRow {

@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { ShownDeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { EventId } from "../contract/fields.ts";
-import { PENDING_MAX, RESPONSES_PER_DAY } from "../contract/limits.ts";
+import { PENDING_COUNTED_MAX, PENDING_MAX, RESPONSES_PER_DAY } from "../contract/limits.ts";
 
 /* The shapes in which operations show subscriptions and deliveries. The portal's page uses the same shapes. */
 
@@ -131,8 +131,16 @@ export type DayView = z.infer<typeof DayView>;
 export const WebhookDetails = WebhookView.extend({
   keyLabel: z.string().nullable().describe("the name and the last characters of that key"),
   days: z.array(DayView),
-  pending: z.int().describe("deliveries that wait for their first attempt"),
-  retrying: z.int().describe("deliveries that have failed and will be retried"),
+  pending: z
+    .int()
+    .describe(
+      `deliveries that wait for an attempt and have not failed; up to ${PENDING_COUNTED_MAX} are counted`,
+    ),
+  retrying: z
+    .int()
+    .describe(
+      `deliveries that have failed and will be retried; up to ${PENDING_COUNTED_MAX} are counted`,
+    ),
   undeliveredSince: Time.nullable().describe(
     "recording time of the oldest event that it has not received and that can be resent; if it is disabled, only events since its failures began, or since a minute before it was disabled, count; if it is active, no events count that never had a delivery (missed, see `redeliver`)",
   ),

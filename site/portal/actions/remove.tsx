@@ -1,9 +1,8 @@
 import { deleteWebhook } from "../api.ts";
-import { formatNumber } from "../format.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
 import { goTo } from "../route.ts";
 import { t } from "../text.ts";
-import { countWaiting, nameOf } from "../webhook.ts";
+import { countWaiting, formatWaiting, nameOf } from "../webhook.ts";
 
 /** Deletes a webhook after confirmation. */
 export function RemoveDialog({ webhook, onClose }: AboutWebhook) {
@@ -12,11 +11,10 @@ export function RemoveDialog({ webhook, onClose }: AboutWebhook) {
     goTo("#/webhooks");
     return t.remove.result;
   };
-  const waiting = countWaiting(webhook);
   return (
     <FormDialog texts={t.remove} isDangerous act={remove} onClose={onClose}>
       <p>{t.remove.text(nameOf(webhook))}</p>
-      {waiting > 0 && <p>{t.remove.pending(formatNumber(waiting))}</p>}
+      {countWaiting(webhook) > 0 && <p>{t.remove.pending(formatWaiting(webhook))}</p>}
     </FormDialog>
   );
 }

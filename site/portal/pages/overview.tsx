@@ -9,7 +9,7 @@ import { LoadState } from "../parts/faults.tsx";
 import { Trouble } from "../parts/trouble.tsx";
 import { failuresHref, webhookHref } from "../route.ts";
 import { t } from "../text.ts";
-import { countWaiting } from "../webhook.ts";
+import { countWaiting, formatWaiting } from "../webhook.ts";
 import { Days } from "./days.tsx";
 import { NextAttempt } from "./home.tsx";
 
@@ -49,7 +49,12 @@ function About({ webhook }: { webhook: WebhookDetails }) {
         t.none
       ),
     ],
-    [t.webhook.waiting, t.webhook.counts(countWaiting(webhook), retrying)],
+    [
+      t.webhook.waiting,
+      countWaiting(webhook) === 0
+        ? t.webhook.noneWaiting
+        : t.webhook.counts(formatWaiting(webhook), retrying),
+    ],
     [t.webhook.nextAttempt, <NextAttempt key="" webhook={webhook} />],
   ];
   const timed = days.findLast(({ medianMs, p95Ms }) => medianMs !== null && p95Ms !== null);

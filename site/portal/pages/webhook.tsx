@@ -9,7 +9,6 @@ import { SecretDialog } from "../actions/secret.tsx";
 import { TestDialog } from "../actions/test.tsx";
 import { readWebhook } from "../api.ts";
 import { hasDraft } from "../drafts.ts";
-import { formatNumber } from "../format.ts";
 import { useLoad } from "../load.ts";
 import { Copy, Health } from "../parts/basics.tsx";
 import { useCurrentInView } from "../parts/current-in-view.ts";
@@ -20,7 +19,7 @@ import { Name } from "../parts/name.tsx";
 import { savedPosition, TABS, type Tab, webhookHref } from "../route.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
-import { countWaiting, maskUrl, nameOf } from "../webhook.ts";
+import { countWaiting, formatWaiting, maskUrl, nameOf } from "../webhook.ts";
 import { Changes } from "./changes.tsx";
 import { Deliveries } from "./deliveries.tsx";
 import { Overview } from "./overview.tsx";
@@ -122,7 +121,7 @@ interface TabsProps {
 
 function Tabs({ webhook, tab }: TabsProps) {
   const hasFailed = webhook.retrying > 0 || webhook.state === "failing";
-  const waiting = hasFailed ? countWaiting(webhook) : 0;
+  const isWaiting = hasFailed && countWaiting(webhook) > 0;
   const row = useCurrentInView<HTMLElement>(tab);
   return (
     <nav ref={row} class="tabs" aria-label={t.tabs.label}>
@@ -133,8 +132,8 @@ function Tabs({ webhook, tab }: TabsProps) {
           aria-current={name === tab ? "page" : undefined}
         >
           {t.tabs[name]}
-          {name === "deliveries" && waiting > 0 && (
-            <span class="count bad">{t.tabs.waiting(formatNumber(waiting))}</span>
+          {name === "deliveries" && isWaiting && (
+            <span class="count bad">{t.tabs.waiting(formatWaiting(webhook))}</span>
           )}
         </a>
       ))}

@@ -20,7 +20,7 @@ import {
 import { deliveriesHref, deliveryHref, webhookHref } from "../route.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
-import { countWaiting, wasDisabledByFailures } from "../webhook.ts";
+import { countWaiting, formatWaiting, wasDisabledByFailures } from "../webhook.ts";
 import { Text } from "./attempts.tsx";
 import { Dialog, DialogButton } from "./dialog.tsx";
 
@@ -112,7 +112,7 @@ function Waiting({ webhook }: { webhook: WebhookDetails }) {
   if (waiting === 0) return null;
   return (
     <a href={deliveriesHref(webhook.webhookId, { state: "waiting" })}>
-      {t.webhook.deliveriesWait(waiting)}
+      {t.webhook.deliveriesWait(formatWaiting(webhook), waiting)}
     </a>
   );
 }

@@ -267,14 +267,13 @@ export const en = {
     portal: "The portal",
     events: "Event types",
     waiting: "Waiting",
-    counts: (waiting: number, retrying: number) => {
-      if (waiting === 0) return "None";
-      return retrying === 0
-        ? number(waiting)
-        : `${number(waiting)}, of which ${number(retrying)} ${retrying === 1 ? "has" : "have"} failed before`;
-    },
-    deliveriesWait: (waiting: number) =>
-      `${count(waiting, "delivery is", "deliveries are")} waiting.`,
+    noneWaiting: "None",
+    counts: (waiting: string, retrying: number) =>
+      retrying === 0
+        ? waiting
+        : `${waiting}, of which ${number(retrying)} ${retrying === 1 ? "has" : "have"} failed before`,
+    deliveriesWait: (waiting: string, n: number) =>
+      `${waiting}\u00a0${n === 1 ? "delivery is" : "deliveries are"} waiting.`,
     nextAttempt: "Next attempt",
     lastAttempt: "Last attempt",
     asap: "As soon as possible",

@@ -230,14 +230,11 @@ export const fr: Texts = {
     portal: "Le portail",
     events: "Types d’événements",
     waiting: "En attente",
-    counts: (waiting, retrying) => {
-      if (waiting === 0) return "Aucune livraison";
-      return retrying === 0
-        ? number(waiting)
-        : `${number(waiting)}, dont ${number(retrying)} en échec`;
-    },
-    deliveriesWait: (waiting) =>
-      `${count(waiting, "livraison est", "livraisons sont")} en attente.`,
+    noneWaiting: "Aucune livraison",
+    counts: (waiting, retrying) =>
+      retrying === 0 ? waiting : `${waiting}, dont ${number(retrying)} en échec`,
+    deliveriesWait: (waiting, n) =>
+      `${waiting}\u00a0${n === 1 ? "livraison est" : "livraisons sont"} en attente.`,
     nextAttempt: "Prochaine tentative",
     lastAttempt: "Dernière tentative",
     asap: "Dès que possible",

@@ -49,7 +49,7 @@ test("a time in a sentence has its day unless that is today, in both languages",
   expect(fr.deliveries.next(fr.when.day("27 nov.", "05:05"))).toBe(
     "Prochain essai le 27 nov. à 05:05",
   );
-  expect(fr.webhook.counts(2, 1)).toBe("2, dont 1 en échec");
+  expect(fr.webhook.counts("2", 1)).toBe("2, dont 1 en échec");
 });
 
 test("the page can be used with the keyboard alone, with the focus always visible", async () => {

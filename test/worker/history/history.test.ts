@@ -4,6 +4,7 @@ import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import {
   LEAD_SEARCH_MAX_LENGTH,
+  PENDING_COUNTED_MAX,
   RESPONSES_PER_DAY,
   RETRY_WAITS_SECONDS,
 } from "../../../src/contract/limits.ts";
@@ -517,7 +518,7 @@ describe("the health of a subscription", () => {
     expect((await healthOf(id)).overlapEndsAt).toBe(null);
   });
 
-  test("counts each pending delivery, however many there are", async () => {
+  test("counts a bounded number of pending deliveries, and each of fewer", async () => {
     const { id, fill } = await filling();
     await fill(TODAY, 2_500, "pending");
     await setDeliveries(id, { priority: PRIORITY.untried });
@@ -526,6 +527,11 @@ describe("the health of a subscription", () => {
     const health = await findSubscriptionHealth(openDatabase(DB), env, id);
     expect(health).toMatchObject({ pending: 2_500, retrying: 1_200 });
     expect(rows.read).toBeLessThan(3_700 + 100);
+    await fill(TODAY - 2 * DAY_MS, PENDING_COUNTED_MAX, "pending");
+    rows.read = 0;
+    const more = await findSubscriptionHealth(openDatabase(DB), env, id);
+    expect(more).toMatchObject({ pending: 2_500, retrying: PENDING_COUNTED_MAX });
+    expect(rows.read).toBeLessThan(2_500 + PENDING_COUNTED_MAX + 100);
   });
 
   test("counts only what was made pending since a cancellation, while it goes on", async () => {
