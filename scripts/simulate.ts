@@ -135,7 +135,7 @@ async function compare(which: string): Promise<void> {
 
 /** Whether it takes a second or so. */
 function isShort(scenario: Scenario): boolean {
-  return scenario.hours <= 12 && eventsOf(scenario).length <= 400;
+  return scenario.hours <= 8.5 && eventsOf(scenario).length <= 400;
 }
 
 function secondsSince(start: number): string {

@@ -10,6 +10,11 @@ const TRY_FAULTS = join(import.meta.dirname, "try-faults.ts");
 mkdirSync(join(ROOT, "dist"), { recursive: true });
 const SCRATCH = mkdtempSync(join(ROOT, "dist/simulation-"));
 
+/** The seed of a world with three databases, in which processes die. */
+const REPLAYED = 5;
+/** Short worlds that differ: a usual one, in which each fault of D1 occurs, that one, a harsh one and a scenario. */
+const WORLDS = [11, REPLAYED, 7, 3];
+
 afterAll(() => rmSync(SCRATCH, { recursive: true }));
 
 function simulate(...args: string[]) {
@@ -22,32 +27,30 @@ function simulate(...args: string[]) {
   return { status, output: stdout + stderr };
 }
 
-/**
- * Short worlds that differ: usual ones, two with three databases (5 and 10), a harsh one (7), and scenarios of one endpoint
- * (3, 6, 9, 12, 15). Others are for `npm run simulate`.
- */
-const WORLDS = [1, 2, 4, 5, 7, 8, 10, 11, 13, 3, 6, 9, 12, 15];
-/** One of them, in which processes die and most faults of D1 occur. */
-const REPLAYED = 8;
-
-const worlds = (...seeds: number[]) => seeds.flatMap((seed) => ["--world", `${seed}`]);
+const worlds = (...seeds: number[]) => [
+  ...seeds.flatMap((seed) => ["--world", `${seed}`]),
+  ...["--jobs", "1", "--verbose"],
+];
 
 describe("the simulation", () => {
-  test("finds no violated invariant in fourteen worlds", () => {
-    const { status, output } = simulate(...worlds(...WORLDS), "--jobs", "1");
-    expect(output).toContain(" 0 violations");
+  let simulated: ReturnType<typeof simulate>;
+
+  beforeAll(() => {
+    simulated = simulate(...worlds(...WORLDS));
+  }, 600_000);
+
+  test("finds no violated invariant in four worlds", () => {
+    const { status, output } = simulated;
+    expect(output).toMatch(/^4 worlds: .* 0 violations/m);
     // Every error of the table, before the commit and after it.
     expect(output).toMatch(/ (\d+) of \1 faults of D1,/);
     expect(status).toBe(0);
-  }, 600_000);
+  });
 
-  test("replays a seed exactly", () => {
-    const args = [...worlds(REPLAYED), "--verbose", "--jobs", "1"];
-    const [first, second] = [simulate(...args), simulate(...args)].map(({ output }) =>
-      output.replace(/ in [\d.]+ s$/m, ""),
-    );
-    expect(first).toBe(second);
-    expect(first?.split("\n").length).toBeGreaterThan(100);
+  test("replays a seed exactly, whatever was simulated before", () => {
+    const [history = ""] = simulate(...worlds(REPLAYED)).output.split("\n1 worlds: ");
+    expect(history.split("\n").length).toBeGreaterThan(100);
+    expect(simulated.output.includes(history)).toBe(true);
   });
 
   test("agrees with the model of flow control within a factor of two", () => {
@@ -60,8 +63,8 @@ describe("the simulation", () => {
     simulated ? [{ promise, ...simulated }] : [],
   );
 
-  test("is tried on ten faults at least", () => {
-    expect(faults.length).toBeGreaterThanOrEqual(10);
+  test("is tried on nine faults at least", () => {
+    expect(faults.length).toBeGreaterThanOrEqual(9);
   });
 
   describe("of a faulty Worker", () => {
