@@ -1,7 +1,8 @@
 import { z } from "@hono/zod-openapi";
-import { and, desc, eq, gte, isNull, type SQL, sql } from "drizzle-orm";
+import { and, desc, eq, isNull, type SQL, sql } from "drizzle-orm";
 import type { Position } from "../contract/cursor.ts";
-import { qb } from "../db/builder.ts";
+import { PAGE_LIMIT } from "../contract/limits.ts";
+import { inJson, qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import type { Page, PageRequest } from "../db/page.ts";
 import { deliveries, events, subscriptions, workspaces } from "../db/schema.ts";
@@ -28,7 +29,7 @@ import type { FailureCount, FailureView } from "./views.ts";
 export const FAILURES_EXAMINED_MAX = 4_000;
 
 /** Maximum events of a page, because each may have failed at every webhook. */
-export const FAILURES_LIMIT_MAX = 50;
+export const FAILURES_LIMIT_MAX = PAGE_LIMIT.default;
 
 /** The states of failed deliveries. */
 export const FailureState = z.enum(["retrying", "exhausted"]);
@@ -61,24 +62,15 @@ function shareOf(streams: SQL, min = 1): SQL<number> {
   return sql`CAST(max(${min}, ${share}) AS INTEGER)`;
 }
 
-/** SQL query: the ids of the events of a stream, newest first. */
-function inStream(which: SQL | undefined): SQL {
-  return sql`SELECT ${deliveries.eventId} FROM ${UNSUCCESSFUL}
+/** SQL query: the ids of the newest `examined` events of a stream, newest first. */
+function inStream(which: SQL | undefined, examined: SQL): SQL {
+  return sql`SELECT ${deliveries.eventId} AS id FROM ${UNSUCCESSFUL}
     WHERE ${and(
       sql`${deliveries.subscriptionId} = stream.subscription_id AND ${deliveries.state} = stream.state`,
       isUnsuccessful(),
       which,
     )}
-    ORDER BY ${deliveries.eventId} DESC`;
-}
-
-/** SQL condition: the delivery and its subscription are those of a stream, among its newest `examined`. */
-function isOfStream(which: SQL | undefined, examined: SQL | number): SQL | undefined {
-  return and(
-    sql`${deliveries.subscriptionId} = stream.subscription_id`,
-    sql`${deliveries.eventId} IN (${inStream(which)} LIMIT ${examined})`,
-    sql`${subscriptions.id} = stream.subscription_id`,
-  );
+    ORDER BY ${deliveries.eventId} DESC LIMIT ${examined}`;
 }
 
 /** SQL condition on the row of a delivery that a stream has found. */
@@ -89,6 +81,30 @@ function isMatch({ type, status }: FailureFilter): SQL | undefined {
     type ? eq(deliveries.type, type) : undefined,
     status ? hasStatus(status) : undefined,
   );
+}
+
+/**
+ * Selects the events of a page, newest first, of which the last one only shows that there are more. Of each stream, it
+ * reads the newest entries in the index, once. Streams that have more are examined down to `floor`, and the others whole.
+ */
+function selectPage(streams: SQL, which: SQL | undefined, filter: FailureFilter, limit: number) {
+  const isFiltered = Boolean(filter.type || filter.status);
+  const examined = isFiltered ? shareOf(streams, limit + 1) : sql.raw(`${limit + 1}`);
+  return qb.all<{ floor: string | null; ids: string }>(sql`
+    WITH read AS MATERIALIZED (
+      SELECT stream.subscription_id AS subscription_id,
+        (SELECT json_group_array(id) FROM (${inStream(which, examined)})) AS ids
+      FROM ${streams}),
+    -- The oldest of those that were examined, if there may be more.
+    bound AS MATERIALIZED (SELECT max(ids ->> ('$[' || (${examined} - 1) || ']')) AS floor FROM read)
+    SELECT floor, (SELECT json_group_array(id) FROM (
+      SELECT DISTINCT ${deliveries.eventId} AS id
+      FROM read CROSS JOIN json_each(read.ids) AS entry
+        CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = read.subscription_id AND ${deliveries.eventId} = entry.value
+        CROSS JOIN ${subscriptions} ON ${subscriptions.id} = read.subscription_id
+      WHERE entry.value >= coalesce(bound.floor, '') AND ${isMatch(filter)}
+      ORDER BY id DESC LIMIT ${limit + 1})) AS ids
+    FROM bound`);
 }
 
 /**
@@ -105,37 +121,30 @@ export async function listFailuresOf(
 ): Promise<Page<FailureView>> {
   const { limit } = request;
   const search = await findLeadsOf(db, env, filter, workspaceId, request);
-  const isOnPage = isWanted(filter, search, request.after);
-  const isFiltered = Boolean(filter.type || filter.status);
   const streams = streamsOf(workspaceId, filter);
-  const examined = isFiltered ? shareOf(streams, limit + 1) : sql`${limit + 1}`;
-  // Streams that have more are examined down to here. The others are examined whole.
-  const floor = sql`SELECT max((${inStream(isOnPage)} LIMIT 1 OFFSET ${examined} - 1)) AS id FROM ${streams}`;
-  const isFound = and(
-    isOfStream(isOnPage, examined),
-    isMatch(filter),
-    gte(deliveries.eventId, sql`coalesce((${floor}), '')`),
-  );
-  const { owner, floors, found } = await query(db, {
+  const isOnPage = isWanted(filter, search, request.after);
+  const [page] = await query(db, selectPage(streams, isOnPage, filter, limit));
+  const ids: string[] = JSON.parse(page?.ids ?? "[]");
+  const { owner, found } = await query(db, {
     owner: qb
       .select({ workspaceId: workspaces.id, sealedDataKey: workspaces.sealedDataKey })
       .from(workspaces)
       .where(eq(workspaces.id, workspaceId)),
-    floors: qb.all<{ id: string | null }>(floor),
     found: qb
       .select({ webhookId: deliveries.subscriptionId, ...DELIVERY_COLUMNS })
       .from(streams)
-      // CROSS JOIN makes SQLite go from stream to stream.
+      // CROSS JOIN makes SQLite look up the events of the page in each stream.
       .crossJoin(deliveries)
       .crossJoin(subscriptions)
       .crossJoin(events)
       .where(
         and(
-          isFound,
-          sql`${deliveries.eventId} IN (
-            SELECT DISTINCT ${deliveries.eventId}
-            FROM ${streams} CROSS JOIN ${deliveries} CROSS JOIN ${subscriptions} WHERE ${isFound}
-            ORDER BY ${deliveries.eventId} DESC LIMIT ${limit + 1})`,
+          sql`${deliveries.subscriptionId} = stream.subscription_id`,
+          inJson(deliveries.eventId, ids.slice(0, limit)),
+          sql`${deliveries.state} = stream.state`,
+          isUnsuccessful(),
+          sql`${subscriptions.id} = stream.subscription_id`,
+          isMatch(filter),
           eq(events.workspaceId, deliveries.workspaceId),
           eq(events.id, deliveries.eventId),
         ),
@@ -143,20 +152,14 @@ export async function listFailuresOf(
       .orderBy(desc(deliveries.eventId), desc(deliveries.subscriptionId)),
   });
   const rows = found as (DeliveryRow & { webhookId: string })[];
-  const ids = [...new Set(rows.map(({ eventId }) => eventId))];
-  const page = new Set(ids.slice(0, limit));
   const dataKey = await openDataKeyOf(env, owner);
-  const shown = rows.filter(({ eventId }) => page.has(eventId));
-  const subjects = await readSubjects(db, dataKey, workspaceId, shown);
-  const items = shown.map((row, i) => ({
+  const subjects = await readSubjects(db, dataKey, workspaceId, rows);
+  const items = rows.map((row, i) => ({
     ...toView(row, subjects[i] ?? null),
     webhookId: row.webhookId,
   }));
-  const resumeAt = ids.length > limit ? ids[limit - 1] : floors[0]?.id;
-  return {
-    items,
-    next: search ? search.next : after(resumeAt),
-  };
+  const resumeAt = ids.length > limit ? ids[limit - 1] : page?.floor;
+  return { items, next: search ? search.next : after(resumeAt) };
 }
 
 function after(eventId: string | null | undefined): Position | null {
@@ -186,7 +189,9 @@ export async function countFailuresOf(
     SELECT stream.subscription_id AS webhookId, stream.state AS state,
       count(*) >= ${share} AS hasMore, sum(${isMatch(filter)}) AS count
     FROM ${streams} CROSS JOIN ${deliveries} CROSS JOIN ${subscriptions}
-    WHERE ${isOfStream(isOnPage, share)}
+    WHERE ${deliveries.subscriptionId} = stream.subscription_id
+      AND ${deliveries.eventId} IN (${inStream(isOnPage, share)})
+      AND ${subscriptions.id} = stream.subscription_id
     GROUP BY stream.subscription_id, stream.state`);
   const webhookIds = [...new Set(counts.map((one) => one.webhookId))];
   return webhookIds.map((webhookId) => {

@@ -1,9 +1,9 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import { SUBSCRIPTIONS_MAX } from "../../../../src/contract/limits.ts";
+import { AGREED_SUBSCRIPTIONS_MAX } from "../../../../src/contract/limits.ts";
 import { isoTime } from "../../../../src/contract/time.ts";
 import { FAILURES_LIMIT_MAX } from "../../../../src/history/failing.ts";
 import { deployedWith, openWorkspace } from "../../../support/api.ts";
-import { DAY_MS, subscribe } from "../../../support/deliveries.ts";
+import { DAY_MS, subscribe, subscribeMany } from "../../../support/deliveries.ts";
 import { meteredDatabase } from "../../../support/metered-database.ts";
 import { openPortal } from "../../../support/portal.ts";
 import { storeEvents } from "../../../support/stored-events.ts";
@@ -28,10 +28,9 @@ describe("however much is stored, the requests that a portal may make in a minut
     for (let day = 1; day <= 7; day++)
       eventIds = await storeEvents(workspaceId, id, 5_000, NOW - day * DAY_MS, "delivered");
     await storeEvents(workspaceId, id, 5_000, NOW, "pending");
-    for (let i = 1; i < SUBSCRIPTIONS_MAX; i++) {
-      const other = await subscribe(workspaceId);
-      await storeEvents(workspaceId, other.id, 1_500, NOW, "pending");
-      await storeEvents(workspaceId, other.id, 300, NOW - DAY_MS, "exhausted");
+    for (const other of await subscribeMany(workspaceId, AGREED_SUBSCRIPTIONS_MAX - 1)) {
+      await storeEvents(workspaceId, other, 150, NOW, "pending");
+      await storeEvents(workspaceId, other, 150, NOW - DAY_MS, "exhausted");
     }
     const fetch = deployedWith({
       DB,
