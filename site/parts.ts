@@ -118,7 +118,7 @@ function schedule(): string {
 /** Returns the time from the first attempt to the last one, without jitter and with all of it. */
 function lastAttempt(): string {
   const bounds = [RETRY_SCHEDULE_MS, RETRY_SCHEDULE_MS * (1 + RETRY_JITTER)];
-  const [unit, unitMs] = Math.max(...bounds) < 4 * DAY_MS ? ["hours", HOUR_MS] : ["days", DAY_MS];
+  const [unit, unitMs] = Math.max(...bounds) < 4 * DAY_MS ? ["h", HOUR_MS] : ["days", DAY_MS];
   return `${bounds.map((ms) => Math.round(ms / unitMs)).join(" to ")}\u00a0${unit}`;
 }
 
@@ -266,7 +266,7 @@ function table(head: string[], rows: string[][]): string {
   return lines.join("\n");
 }
 
-/** Writes a duration in one unit, such as `2 hours`, without a line break. */
+/** Writes a duration in one unit, such as `2 h`, without a line break. */
 function words(seconds: number): string {
   if (seconds < 60) return `${seconds}\u00a0s`;
   if (seconds < 3600) return `${Math.round(seconds / 60)}\u00a0min`;

@@ -155,7 +155,7 @@ export const readDelivery = operation({
 });
 
 export const redeliver = operation({
-  about: `Delivers events again, even delivered ones, with the same ids and bytes. Each call examines up to ${REDELIVERY_EXAMINED_MAX} events of a range. Call it until nextCursor is null, as the command in a terminal does.`,
+  about: `Delivers events again, even delivered ones, with the same ids and bodies. Each call examines up to ${REDELIVERY_EXAMINED_MAX} events of a range. Call it until nextCursor is null, as the command in a terminal does.`,
   input: z
     .strictObject({
       webhookId: WebhookId,

@@ -288,6 +288,21 @@ test.each([
   expect(WebhookEvent.options.filter((type) => !text.includes(type))).toEqual([]);
 });
 
+test("the docs name one Node for the service, one for its scripts, and one for what is copied from them", () => {
+  const { engines } = JSON.parse(read("package.json"));
+  const [, scripts] = /NODE_MIN = (\d+)/.exec(read("scripts/ready.js")) ?? [];
+  const wanted: Record<string, string> = {
+    "README.md": engines.node.replace(">=", ""),
+    [join(FOLDER, "local.md")]: engines.node.replace(">=", ""),
+    "CONTRIBUTING.md": String(scripts),
+  };
+  const named = PAGES.flatMap((page) =>
+    [...read(page).matchAll(/\bNode (\d[\d.]*\d)/g)].map(([, version]) => ({ page, version })),
+  );
+  expect(named.length).toBeGreaterThan(10);
+  expect(named.filter(({ page, version }) => version !== (wanted[page] ?? "22.18"))).toEqual([]);
+});
+
 test("examples/receivers/README.md links every handler", () => {
   const page = read("examples/receivers/README.md");
   const linked = [...page.matchAll(/\]\(([\w.]+)\)/g)].map(([, file]) => file);
