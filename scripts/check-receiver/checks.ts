@@ -72,7 +72,7 @@ const VALID: Trial = {
  */
 const AS_SENT: Check = {
   check: "verifies the body as sent",
-  sent: "the same, serialized differently",
+  sent: "the same, serialized anew",
   expected: "2xx",
   consequence:
     "your receiver changes the body before it verifies it; compute the signature over the raw bytes, before anything parses them",

@@ -1,5 +1,5 @@
 /**
- * `npm start`: the whole service on this machine, with sample data and a receiver that shows the
+ * `npm start`: the whole service on this machine, with sample data and a webhook handler that shows the
  * signed webhooks as they arrive. Ctrl-C stops everything.
  */
 import { createWriteStream } from "node:fs";
@@ -28,14 +28,14 @@ import { urlRules } from "./url-rules.ts";
 
 const USAGE = `npm start -- [--strict]
 
-Runs the whole service on this machine, with sample data and a receiver that shows the signed
-webhooks as they arrive. Ctrl-C stops everything; the next start uses the same data.
+Runs the whole service on this machine, with sample data and a webhook handler that shows each
+event as it arrives. Ctrl-C stops everything; the next start uses the same data.
 
   --strict  validates webhook URLs as in production: https, a public host, and, if the variable
             DNS_OVER_HTTPS_URL names a resolver (in wrangler.toml or the environment), a name that
-            resolves. No webhook can then be posted to this machine, not even to this receiver
+            resolves. No event can then be sent to this machine, not even to this handler
 
-  PORT  environment variable: the port of the API, 8787 by default; the receiver uses the next one
+  PORT  environment variable: the port of the API, 8787 by default; the handler uses the next one
 `;
 
 const DEFAULT_PORT = 8787;
@@ -126,7 +126,7 @@ function runCronEachMinute(base: string): void {
 function parsePort(): number {
   const port = Number(process.env.PORT || DEFAULT_PORT);
   if (Number.isInteger(port) && port > 0 && port < 65535) return port;
-  throw new Error("PORT must be a whole number from 1 to 65534: the receiver uses the next one.");
+  throw new Error("PORT must be a whole number from 1 to 65534: the handler uses the next one.");
 }
 
 /** @throws Error if something already listens on `port`. */

@@ -16,7 +16,7 @@ export async function urlRules(strict: boolean): Promise<{ rules: UrlRules; told
   if (!strict)
     return {
       rules: { ALLOW_LOCAL_WEBHOOKS: "true" },
-      told: "Webhook URLs may use http and private addresses here. A deployed service rejects them;\n`npm start -- --strict` does so, too.",
+      told: "Webhook URLs may use http and private addresses here. A deployed service and\n`npm start -- --strict` reject them.",
     };
   const { vars } = await readConfig(join(ROOT, "wrangler.toml"));
   const resolver = process.env.DNS_OVER_HTTPS_URL ?? String(vars.DNS_OVER_HTTPS_URL ?? "");
