@@ -14,6 +14,7 @@ const BUNDLED = [
   "drizzle-orm/d1",
   "drizzle-orm/sqlite-core",
   "hono/factory",
+  "hono/http-exception",
   "hono/route",
 ];
 

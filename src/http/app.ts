@@ -1,7 +1,7 @@
 import { authenticate } from "./authentication.ts";
+import { drainBody } from "./body.ts";
 import { newApp } from "./context.ts";
 import { docs } from "./docs.ts";
-import { drainBody } from "./drain-body.ts";
 import { finishResponse, handleError, handleNotFound } from "./finish-response.ts";
 import { healthCheck } from "./health-check.ts";
 import { serveMcp } from "./mcp.ts";

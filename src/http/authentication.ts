@@ -37,7 +37,7 @@ import type { AppEnv } from "./context.ts";
 export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   const keyHash = await identifyKey(c);
   if (c.req.method === "GET" || c.req.method === "HEAD") return handleRead(c, next, keyHash);
-  if (takesBody(c)) await readBody(c);
+  if (takesBody(c)) await readBody(c).catch(() => {});
   const binding = bindingOf(c.env, await admit(c, keyHash));
   const guard = guardWrites(c.get("workspaceId"), { keyId: c.get("keyId") });
   c.set("db", openDatabase(binding, guard));

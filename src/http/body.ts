@@ -3,23 +3,20 @@ import { createMiddleware } from "hono/factory";
 import { matchedRoutes } from "hono/route";
 import { ApiError } from "../contract/errors.ts";
 import { BODY_MAX_BYTES, BODY_MAX_MS, BODY_NESTING_MAX } from "../contract/limits.ts";
-import type { AppEnv, ReadBody } from "./context.ts";
+import type { AppEnv } from "./context.ts";
 
 const JSON_TYPE = /^application\/json[ \t]*(;.*)?$/i;
 
 /**
- * Passes a JSON body within the limits of `readBody` to the validator of the route. It comes before the validator,
- * which would read a body of any size. The authentication has already called `readBody`.
+ * Passes a body within the limits of `readBody` to the validator of the route, which would read one of any size, and
+ * parses it. If it is not JSON, the validator throws an `HTTPException` (`handleError`).
  *
- * @throws ApiError `invalid_request` with 415, 413 or 400.
+ * @throws ApiError like `readBody`.
  */
 export const jsonBody = createMiddleware<AppEnv>(async (c, next) => {
-  const text = await readText(c);
-  // Called only for its error. The validator parses the body again, but its own error is not in the form of this API.
-  parseJson(text);
-  const headers = new Headers(c.req.raw.headers);
-  headers.set("Content-Type", "application/json");
-  c.req.raw = new Request(c.req.raw, { headers, body: text });
+  c.req.raw = new Request(c.req.raw, { body: await readBody(c) });
+  // The validator rejects whitespace before a parameter (RFC 9110, 8.3.1).
+  c.req.raw.headers.set("Content-Type", "application/json");
   await next();
 });
 
@@ -29,108 +26,108 @@ export function takesBody(c: Context<AppEnv>): boolean {
 }
 
 /**
- * Reads the body of a request, up to a size and for at most ten seconds. It is read before the admission. Otherwise, a
- * client that sends its body slowly could write with a key or a session that has ended in the meantime. An error is
- * stored and not thrown, because the admission and the route are checked first.
+ * Reads the body of a request, up to a size and for at most ten seconds. A second call returns the same text.
+ *
+ * It is read before the admission. Otherwise, a client that sends its body slowly could write with a key or a session
+ * that has ended in the meantime. The authentication leaves an error to the route, which calls this function again,
+ * because the admission and the route are checked first.
+ *
+ * @throws ApiError `invalid_request` with 415, 413 or 400.
  */
-export async function readBody(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): Promise<ReadBody> {
-  const body = c.get("body") ?? (await receive(c, maxBytes));
+export function readBody(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): Promise<string> {
+  const body = c.get("body") ?? receive(c.req.raw, maxBytes);
   c.set("body", body);
   return body;
 }
 
-/** Parses the JSON of a body, for a route without a validator. @throws like `jsonBody`. */
-export async function readJson(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): Promise<unknown> {
-  return parseJson(await readText(c, maxBytes));
-}
-
-async function readText(c: Context<AppEnv>, maxBytes?: number): Promise<string> {
-  const body = await readBody(c, maxBytes);
-  if ("error" in body) throw body.error;
-  return body.text;
-}
-
-async function receive(c: Context<AppEnv>, maxBytes: number): Promise<ReadBody> {
-  const coding = c.req.header("Content-Encoding") ?? "";
-  if (!JSON_TYPE.test(c.req.header("Content-Type") ?? "") || !/^(identity)?$/i.test(coding))
-    return {
-      error: new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415),
-    };
-  // This is checked before the stream is read, because a half-read stream may reset the connection without a response.
-  if (Number(c.req.header("Content-Length")) > maxBytes) return tooLarge(maxBytes);
-  const { body: stream } = c.req.raw;
-  if (stream === null) return { text: "" };
-  const received = await receiveBounded(stream.getReader(), maxBytes);
-  return received instanceof Uint8Array ? decode(received) : received;
-}
-
-function tooLarge(max: number): ReadBody {
-  return { error: new ApiError("invalid_request", { reason: "body_too_large", max }, 413) };
-}
-
-function notJson(): ReadBody {
-  return { error: new ApiError("invalid_request", { reason: "invalid_json" }) };
-}
-
-/** Reads a stream to its end. Stops reading one that is too large, and cancels one that is too slow. */
-async function receiveBounded(
-  reader: ReadableStreamDefaultReader<Uint8Array>,
-  max: number,
-): Promise<Uint8Array | ReadBody> {
-  const late = Promise.withResolvers<"late">();
-  const timer = setTimeout(() => late.resolve("late"), BODY_MAX_MS);
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  try {
-    for (;;) {
-      const read = await Promise.race([reader.read(), late.promise]);
-      if (read === "late") {
-        reader.cancel().catch(() => {});
-        return { error: new ApiError("invalid_request", { reason: "body_too_slow" }) };
-      }
-      if (read.done) return concatenate(chunks, length);
-      length += read.value.byteLength;
-      if (length > max) {
-        reader.releaseLock();
-        return tooLarge(max);
-      }
-      chunks.push(read.value);
-    }
-  } catch {
-    // The client has aborted, or its framing is invalid.
-    return notJson();
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-function concatenate(chunks: Uint8Array[], length: number): Uint8Array {
-  const bytes = new Uint8Array(length);
-  let offset = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, offset);
-    offset += chunk.byteLength;
-  }
-  return bytes;
-}
-
-/** Decodes a JSON text, which is in UTF-8 (RFC 8259, 8.1). */
-function decode(bytes: Uint8Array): ReadBody {
-  try {
-    return { text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes) };
-  } catch {
-    return notJson();
-  }
-}
-
-function parseJson(text: string): unknown {
-  if (isDeeper(text, BODY_NESTING_MAX))
-    throw new ApiError("invalid_request", { reason: "out_of_range", max: BODY_NESTING_MAX });
+/** Parses the JSON of a body, for a route without a validator. @throws ApiError like `readBody`. */
+export async function readJson(c: Context<AppEnv>, maxBytes?: number): Promise<unknown> {
+  const text = await readBody(c, maxBytes);
   try {
     return JSON.parse(text);
   } catch {
-    throw new ApiError("invalid_request", { reason: "invalid_json" });
+    throw notJson();
   }
+}
+
+async function receive({ headers, body }: Request, maxBytes: number): Promise<string> {
+  const coding = headers.get("Content-Encoding") ?? "";
+  if (!JSON_TYPE.test(headers.get("Content-Type") ?? "") || !/^(identity)?$/i.test(coding))
+    throw new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415);
+  // This is checked before the stream is read, because a half-read stream may reset the connection without a response.
+  if (Number(headers.get("Content-Length")) > maxBytes) throw tooLarge(maxBytes);
+  const text = body ? await receiveText(body.getReader(), maxBytes) : "";
+  if (isDeeper(text, BODY_NESTING_MAX))
+    throw new ApiError("invalid_request", { reason: "out_of_range", max: BODY_NESTING_MAX });
+  return text;
+}
+
+/** Reads a stream of UTF-8, as JSON is (RFC 8259, 8.1), until it ends, is too large, or is too slow. */
+async function receiveText(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+  maxBytes: number,
+): Promise<string> {
+  const late = Promise.withResolvers<never>();
+  const tooSlow = new ApiError("invalid_request", { reason: "body_too_slow" });
+  const timer = setTimeout(() => late.reject(tooSlow), BODY_MAX_MS);
+  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
+  let text = "";
+  let bytes = 0;
+  try {
+    for (;;) {
+      const { done, value } = await Promise.race([reader.read(), late.promise]);
+      if (done) return text + decoder.decode();
+      bytes += value.byteLength;
+      if (bytes > maxBytes) throw tooLarge(maxBytes);
+      text += decoder.decode(value, { stream: true });
+    }
+  } catch (error) {
+    if (error === tooSlow) reader.cancel().catch(() => {});
+    // Any other error means that it is not UTF-8, that the client has aborted, or that the framing is invalid.
+    throw error instanceof ApiError ? error : notJson();
+  } finally {
+    clearTimeout(timer);
+    // The rest can then be drained.
+    reader.releaseLock();
+  }
+}
+
+/** Maximum bytes of an unread body to drain, and how long to drain it. */
+const UNREAD_BODY_MAX = { bytes: 1024 * 1024, ms: 1_000 } as const;
+
+/**
+ * Reads and discards what the handlers have left unread of a body. An HTTP/1.1 server must otherwise close the connection
+ * after the response (RFC 9112, 9.3), and Node's `fetch` then lost 15 to 40 of 100 requests that came next.
+ */
+export const drainBody = createMiddleware<AppEnv>(async (c, next) => {
+  // `jsonBody` replaces the request.
+  const { body, headers } = c.req.raw;
+  await next();
+  if (!body || Number(headers.get("Content-Length")) > UNREAD_BODY_MAX.bytes) return;
+  // A body that has been read to its end ends at once.
+  const reader = body.getReader();
+  const giveUp = () => reader.cancel().catch(() => {});
+  const timer = setTimeout(giveUp, UNREAD_BODY_MAX.ms);
+  try {
+    for (let bytes = 0; bytes <= UNREAD_BODY_MAX.bytes; ) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      bytes += value.byteLength;
+    }
+    await giveUp();
+  } catch {
+    // The client has aborted, so there is no connection to keep.
+  } finally {
+    clearTimeout(timer);
+  }
+});
+
+function tooLarge(max: number): ApiError {
+  return new ApiError("invalid_request", { reason: "body_too_large", max }, 413);
+}
+
+function notJson(): ApiError {
+  return new ApiError("invalid_request", { reason: "invalid_json" });
 }
 
 /**

@@ -1,12 +1,8 @@
 import { OpenAPIHono } from "@hono/zod-openapi";
-import type { ApiError } from "../contract/errors.ts";
 import type { PortalGrant } from "../contract/portal-token.ts";
 import type { Database } from "../db/client.ts";
 import type { RateLimit } from "../rate-limit/window.ts";
 import { refuseInvalid } from "./invalid.ts";
-
-/** A request body, or the error of one that cannot be used. */
-export type ReadBody = { text: string } | { error: ApiError };
 
 /** The bindings and variables of a Hono context. */
 export interface AppEnv {
@@ -26,8 +22,8 @@ export interface AppEnv {
     eventId: string | undefined;
     /** Whether the response is a file that never changes, rather than an API response. */
     immutable: boolean | undefined;
-    /** The request body; undefined until `readBody` has read it. */
-    body: ReadBody | undefined;
+    /** The request body, or the error of one that cannot be used; undefined until `readBody` reads it. */
+    body: Promise<string> | undefined;
     /** The id of the key, once it is known to be valid. */
     keyId: string;
     /** The pseudonym of the IP address in the log, for a request that must authenticate. */

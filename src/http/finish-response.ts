@@ -1,5 +1,6 @@
 import type { Context, ErrorHandler, NotFoundHandler } from "hono";
 import { createMiddleware } from "hono/factory";
+import { HTTPException } from "hono/http-exception";
 import { matchedRoutes } from "hono/route";
 import { ApiError } from "../contract/errors.ts";
 import { InputError } from "../contract/input-error.ts";
@@ -88,6 +89,9 @@ export const handleError: ErrorHandler<AppEnv> = (thrown, c) => {
   const cause = causeOf(thrown);
   const error = cause instanceof InputError ? toApiError(cause) : cause;
   if (error instanceof ApiError) return toResponse(error, c);
+  // Hono's validator throws it if a body is not JSON.
+  if (error instanceof HTTPException)
+    return toResponse(new ApiError("invalid_request", { reason: "invalid_json" }), c);
   // A write that fails during a move is not logged, because the move is announced.
   if (!isMoving(error)) logError("request_failed", error, { requestId: c.get("requestId") });
   const isTemporary = isTransient(error) || isMoving(error) || error instanceof DatabaseUnreachable;

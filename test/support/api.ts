@@ -43,10 +43,8 @@ export function deployedAs(bindings: Env): Fetch {
   return async (request) => {
     const context = createExecutionContext();
     const response = await app.fetch(request, bindings, context);
-    // The request body is read first: the response may not end before.
-    const body = response.body && (await response.arrayBuffer());
     await waitOnExecutionContext(context);
-    return new Response(body, response);
+    return response;
   };
 }
 

@@ -84,7 +84,7 @@ describe("the size of a body", () => {
     const { body, asked } = stream(piecesOf(60, 16_384));
     expect(await post(body)).toEqual(refusal(404, "route_not_found"));
     expect(asked.pieces).toBe(61);
-    // One that never comes does not hold up the answer.
+    // One that never comes holds up the response by a second.
     expect(await post(new ReadableStream())).toEqual(refusal(404, "route_not_found"));
   });
 
