@@ -34,15 +34,16 @@ const ORIGIN = "https://api.example";
 const fetchWorker: Fetch = (request) => exports.default.fetch(request);
 
 /** Another deployment of the Worker, with different variables or bindings. */
-export function deployedWith(overrides: Partial<Env>): Fetch {
-  return deployedAs({ ...env, ...inDatabase(overrides) });
+export function deployedWith(overrides: Partial<Env>, onResponse?: () => void): Fetch {
+  return deployedAs({ ...env, ...inDatabase(overrides) }, onResponse);
 }
 
-/** Another deployment of the Worker, with exactly these bindings. */
-export function deployedAs(bindings: Env): Fetch {
+/** Another deployment of the Worker, with exactly these bindings. Its requests end with the work after their response. */
+export function deployedAs(bindings: Env, onResponse = () => {}): Fetch {
   return async (request) => {
     const context = createExecutionContext();
     const response = await app.fetch(request, bindings, context);
+    onResponse();
     await waitOnExecutionContext(context);
     return response;
   };

@@ -9,6 +9,7 @@ import { WORKSPACE_DB } from "./placement.ts";
  */
 export function countHops(db = WORKSPACE_DB) {
   let hops = 0;
+  let atResponse: number | undefined;
   let underWay = 0;
   let arrivals: (() => void)[] = [];
   const endRound = () => {
@@ -35,10 +36,15 @@ export function countHops(db = WORKSPACE_DB) {
       KEY_GATE: interposedObjects(env.KEY_GATE, hop),
       ADDRESS_GATE: interposedObjects(env.ADDRESS_GATE, hop),
     },
+    /** Leaves out the hops that come after this response, such as those of the audit trail. */
+    respond() {
+      atResponse = hops;
+    },
     /** The hops since the last call. */
     taken() {
-      const taken = hops;
+      const taken = atResponse ?? hops;
       hops = 0;
+      atResponse = undefined;
       return taken;
     },
   };
