@@ -6,7 +6,7 @@ import { LEAD_SEARCH_MAX_LENGTH } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
 import type { Page, PageRequest } from "../db/page.ts";
-import { findLeadWith, type LeadRow, readLeadsWith, readPersonalData } from "./leads.ts";
+import { findLead, type LeadRow, readLeadPage, readPersonalData } from "./leads.ts";
 import { PERSON, toPersonalData } from "./person.ts";
 
 /** Maximum leads that one query reads. */
@@ -58,7 +58,7 @@ export async function findPerson(
   if (reference != null) {
     const unreadable: string[] = [];
     const id = await derivedId("lead", workspaceId, reference);
-    const found = await findLeadWith(db, keys, workspaceId, id, reading(unreadable));
+    const found = await findLead(db, keys, workspaceId, id, reading(unreadable));
     return { items: found ? [found] : [], unreadable, next: null };
   }
   const address = email != null ? sameEmail(email) : null;
@@ -106,7 +106,7 @@ async function search(
   let next = after;
   for (let queries = 0; queries < QUERIES_MAX && items.length < max; queries++) {
     const request = { limit: READ_AT_ONCE, after: next };
-    const page = await readLeadsWith(db, keys, workspaceId, request, reading(unreadable));
+    const page = await readLeadPage(db, keys, workspaceId, request, reading(unreadable));
     items.push(...page.items.filter((lead) => lead !== null).filter(isWanted));
     next = page.next;
     if (next === null) break;

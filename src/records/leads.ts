@@ -2,7 +2,6 @@ import { z } from "@hono/zod-openapi";
 import { and, eq, type SQL, sql } from "drizzle-orm";
 import { LeadSource } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
-import { PAGE_MAX_BYTES } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import {
   commaList,
@@ -21,7 +20,6 @@ import { openDataKey, openUnder } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
 import type { Hex } from "../primitives/bytes.ts";
 import { loadDataKey, sealedDataKeyOf } from "../workspaces/data-keys.ts";
-import { DatabaseUnreachable } from "../workspaces/placement.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 
 /** SQL expression: the encrypted personal data of a lead, in hexadecimal. */
@@ -42,7 +40,7 @@ const OTHER_BYTES = 300;
 
 const readPage = preparePage({
   order: LEAD_ORDER,
-  query: qb
+  select: qb
     .select({ ...LEAD_COLUMNS, sealed: SEALED.as("sealed") })
     .from(leads)
     .where(and(eq(leads.workspaceId, sql.placeholder("workspaceId")), isOnPage(LEAD_ORDER))),
@@ -55,7 +53,8 @@ const DAMAGED_PAGES_MAX = 10;
 
 /**
  * Reads one page of the workspace's leads, newest first. A lead that cannot be decrypted is left out, so that a
- * client can still read the leads behind it. If no lead of a page can be decrypted, the next page is read.
+ * client can still read the leads behind it. If no lead of a page can be decrypted, the next page is read, because an
+ * empty page would look like the end of the list.
  *
  * @param keys `ENCRYPTION_KEYS`.
  */
@@ -67,7 +66,7 @@ export async function listLeads(
 ): Promise<Page<Lead>> {
   let after = request.after;
   for (let pagesRead = 1; ; pagesRead++) {
-    const page = await readLeadsWith(db, keys, workspaceId, { ...request, after }, readLead);
+    const page = await readLeadPage(db, keys, workspaceId, { ...request, after }, readLead);
     const items = page.items.filter((lead) => lead !== null);
     if (items.length > 0 || page.next === null || pagesRead === DAMAGED_PAGES_MAX)
       return { items, next: page.next };
@@ -76,7 +75,7 @@ export async function listLeads(
 }
 
 /** Reads one page of the workspace's leads, newest first. @param read decrypts a lead and shapes it. */
-export async function readLeadsWith<Shown>(
+export async function readLeadPage<Shown>(
   db: Database,
   keys: string,
   workspaceId: string,
@@ -89,38 +88,12 @@ export async function readLeadsWith<Shown>(
   const { items: rows, next } = await readPage(db, { workspaceId }, request);
   if (rows.length === 0) return { items: [], next };
   const dataKey = await loading;
-  const items = await decryptBounded(rows, (row) => read(dataKey, row));
+  const items = await Promise.all(rows.map((row) => read(dataKey, row)));
   return { items, next };
 }
 
-/**
- * Maximum bytes of leads, encrypted and in hexadecimal, that an isolate decrypts at once for all its requests: eight of
- * the largest pages. An isolate has 128 MB, and a page takes several times its size while it is decrypted.
- */
-const DECRYPTING_MAX_BYTES = 8 * 2 * PAGE_MAX_BYTES;
-/** Leads of fewer bytes are decrypted in any case, so that a flood of large pages refuses no ordinary one. */
-const ORDINARY_BYTES = 128 * 1024;
-
-let decryptingBytes = 0;
-
-/** Decrypts leads. @throws DatabaseUnreachable if the isolate is decrypting too many, so that the client tries later. */
-async function decryptBounded<Shown>(
-  rows: LeadRow[],
-  decrypt: (row: LeadRow) => Promise<Shown>,
-): Promise<Shown[]> {
-  const bytes = rows.reduce((sum, { sealed }) => sum + sealed.length, 0);
-  if (bytes > ORDINARY_BYTES && decryptingBytes + bytes > DECRYPTING_MAX_BYTES)
-    throw new DatabaseUnreachable("too many leads are being decrypted");
-  decryptingBytes += bytes;
-  try {
-    return await Promise.all(rows.map(decrypt));
-  } finally {
-    decryptingBytes -= bytes;
-  }
-}
-
 /** Reads the workspace's lead with an id; null if there is none. @param read decrypts it and shapes it. */
-export async function findLeadWith<Shown>(
+export async function findLead<Shown>(
   db: Database,
   keys: string,
   workspaceId: string,
@@ -151,10 +124,12 @@ export async function findLeadNames(
       .from(leads)
       .where(and(inJson(leads.id, ids), sql`+${leads.workspaceId} = ${workspaceId}`)),
   );
-  return decryptBounded(rows, async (row): Promise<[string, string | null]> => {
-    const person = await readPersonalData(dataKey, row);
-    return [row.id, person?.name ?? null];
-  });
+  return Promise.all(
+    rows.map(async (row): Promise<[string, string | null]> => {
+      const person = await readPersonalData(dataKey, row);
+      return [row.id, person?.name ?? null];
+    }),
+  );
 }
 
 /** A lead to insert, with encrypted personal data; `eventId` is the event that announces it. */

@@ -6,8 +6,6 @@ import { type Fault, faultsIn } from "./fault.ts";
 export const RECORDS: Fault[] = [
   ...faultsIn("records/", [
     ["runs.ts", "= r.value->>'automationId' AND ${automations.removedAt} IS NULL)", "= r.value->>'automationId')", "a removal leaves no run that is recorded at the same time"],
-    ["leads.ts", "bytes > ORDINARY_BYTES && decryptingBytes + bytes > DECRYPTING_MAX_BYTES", "false", "an isolate decrypts a bounded number of leads at once"],
-    ["leads.ts", "bytes > ORDINARY_BYTES && ", "", "a flood of large pages refuses no ordinary one"],
     ["leads.ts", "bytes: sql`octet_length(sealed) / 2", "bytes: sql`octet_length(id) / 2", "a page of leads ends at half a megabyte"],
     ["removals.ts", "    eq(automations.workspaceId, workspaceId),\n    IS_REMOVED,", "    IS_REMOVED,", "a removal deletes no run of another workspace"],
     ["automation-recording.ts", 'unserved >= 0 && !isServed(env.SERVED_ROUTES, "automations.crm_source")', "false", "what is not served is not recorded"],

@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
 import { listDeliveriesOf } from "../../../src/history/deliveries.ts";
 import {
@@ -97,33 +97,4 @@ test("a page of deliveries reads sixteen leads at once for their names", async (
     numbers.map((n) => `Lead ${n}`).toSorted(),
   );
   expect(returned.most).toBe(16);
-});
-
-test("beyond eight of the largest pages at once, an isolate refuses large ones, and no ordinary one", async () => {
-  const other = await openWorkspace();
-  await Platform.recordLeads({ workspaceId: other.workspaceId, leads: [leadReport("1")] });
-  for (const one of [api, other.api]) await one.get("/v1/leads?limit=1");
-  const released = Promise.withResolvers<void>();
-  const decrypt = SubtleCrypto.prototype.decrypt;
-  const held = vi.spyOn(SubtleCrypto.prototype, "decrypt").mockImplementation(async function (
-    this: SubtleCrypto,
-    ...given
-  ) {
-    await released.promise;
-    return decrypt.apply(this, given);
-  });
-  const large = Array.from({ length: 12 }, () => api.get("/v1/leads?limit=30"));
-  const refused: number[] = [];
-  for (const answer of large)
-    void answer.then(({ status }) => status === 500 && refused.push(status));
-  await expect.poll(() => refused.length, { timeout: 10_000 }).toBeGreaterThan(0);
-  const ordinary = other.api.get("/v1/leads");
-  released.resolve();
-  const statuses = (await Promise.all(large)).map(({ status }) => status);
-  held.mockRestore();
-  expect((await ordinary).status).toBe(200);
-  expect(statuses.filter((status) => status === 200).length).toBeGreaterThanOrEqual(8);
-  const refusal = (await Promise.all(large)).find(({ status }) => status === 500);
-  expect(refusal?.headers["retry-after"]).toBe("5");
-  expect((await api.get("/v1/leads?limit=100")).status).toBe(200);
 });
