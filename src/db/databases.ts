@@ -1,5 +1,5 @@
 import { isDatabaseName } from "../contract/database-names.ts";
-import { type Database, openDatabase } from "./client.ts";
+import { type Database, type Guard, openDatabase } from "./client.ts";
 
 /**
  * The database that is always bound. It holds the workspace directory (a routing table that maps each workspace to
@@ -35,7 +35,7 @@ export function openDirectory(env: Env): Database {
   return openDatabase(env.DB);
 }
 
-/** Opens a database by its name. @throws Error if there is none. */
-export function openNamed(env: Env, name: string): Database {
-  return openDatabase(bindingOf(env, name));
+/** Opens a database by its name. @param guard precedes its transactions. @throws Error if there is none. */
+export function openNamed(env: Env, name: string, guard?: Guard): Database {
+  return openDatabase(bindingOf(env, name), guard);
 }

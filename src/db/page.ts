@@ -77,19 +77,19 @@ const FEW = PAGE_MAX_BYTES / RECORD_MAX_BYTES;
  * The function fills in the placeholders `at` and `id` of `isOnPage`, and `rows` of the limit, which is added here. Its
  * caller passes the values of all others, such as `workspaceId`.
  *
- * @param query selects the rows with the condition `isOnPage`, without order and limit.
+ * @param select selects the rows with the condition `isOnPage`, without order and limit.
  * @param bytes SQL expression: the approximate size of an item, if not that of its columns.
  */
 export function preparePage<Row extends object>({
   order,
-  query: rows,
+  select,
   bytes,
 }: {
   order: Order;
-  query: RowQuery<Row>;
+  select: RowQuery<Row>;
   bytes?: SQL;
 }) {
-  const sorted = (rows as unknown as Sortable<Row>).orderBy(...sortNewest(order));
+  const sorted = (select as unknown as Sortable<Row>).orderBy(...sortNewest(order));
   const page = sorted.limit(sql.placeholder("rows"));
   const selectFew = prepared(readAs(page, (found) => found.map((row) => ({ row, pageBytes: 0 }))));
   const selectMany = prepared(boundBytes(page, order, bytes));
@@ -99,8 +99,9 @@ export function preparePage<Row extends object>({
     { limit, after }: PageRequest,
   ): Promise<Page<Row>> => {
     const { at, id } = after ?? NEWEST;
-    const select = limit <= FEW ? selectFew : selectMany;
-    return cutPage(await query(db, select({ ...values, at, id, rows: limit + 1 })), limit, order);
+    const selectPage = limit <= FEW ? selectFew : selectMany;
+    const rows = await query(db, selectPage({ ...values, at, id, rows: limit + 1 }));
+    return cutPage(rows, limit, order);
   };
 }
 

@@ -1,5 +1,4 @@
-import { openDatabase } from "../db/client.ts";
-import { bindingOf, DIRECTORY } from "../db/databases.ts";
+import { DIRECTORY, openNamed } from "../db/databases.ts";
 import { succeeded } from "../delivery/outcome.ts";
 import { CONCURRENCY_MAX } from "../delivery/policy.ts";
 import { createSender, type Sender } from "../delivery/send.ts";
@@ -92,7 +91,7 @@ async function dispatch(
   connections: number,
 ): Promise<void> {
   try {
-    const db = openDatabase(bindingOf(env, database));
+    const db = openNamed(env, database);
     const next = await deliver(db, subscriptionId, queue, ports, connections);
     if (next) await sendWakeUps(env, database, [next]);
   } catch (error) {

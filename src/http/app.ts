@@ -2,7 +2,7 @@ import { authenticate } from "./authentication.ts";
 import { drainBody } from "./body.ts";
 import { newApp } from "./context.ts";
 import { docs } from "./docs.ts";
-import { finishResponse, handleError, handleNotFound } from "./finish-response.ts";
+import { endSlowReads, finishResponse, handleError, handleNotFound } from "./finish-response.ts";
 import { healthCheck } from "./health-check.ts";
 import { serveMcp } from "./mcp.ts";
 import { platform } from "./platform.ts";
@@ -11,7 +11,6 @@ import { automationRoutes } from "./routes/automations.ts";
 import { leadRoutes } from "./routes/leads.ts";
 import { runRoutes } from "./routes/runs.ts";
 import { webhookRoutes } from "./routes/webhooks.ts";
-import { endSlowReads } from "./slow-reads.ts";
 
 /*
  * To add a route: a `createRoute` and its handler in the noun's file in `routes/`, with an example from `routes/examples.ts`

@@ -1,8 +1,7 @@
 import type { Context, Next } from "hono";
 import { createMiddleware } from "hono/factory";
 import { ApiError } from "../contract/errors.ts";
-import { openDatabase } from "../db/client.ts";
-import { bindingOf, openNamed } from "../db/databases.ts";
+import { openNamed } from "../db/databases.ts";
 import { type AddressName, addressAlias, nameAddress } from "../rate-limit/address.ts";
 import { callObject } from "../rate-limit/call.ts";
 import {
@@ -38,9 +37,9 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   const keyHash = await identifyKey(c);
   if (c.req.method === "GET" || c.req.method === "HEAD") return handleRead(c, next, keyHash);
   if (takesBody(c)) await readBody(c).catch(() => {});
-  const binding = bindingOf(c.env, await admit(c, keyHash));
+  const database = await admit(c, keyHash);
   const guard = guardWrites(c.get("workspaceId"), { keyId: c.get("keyId") });
-  c.set("db", openDatabase(binding, guard));
+  c.set("db", openNamed(c.env, database, guard));
   await next();
 });
 

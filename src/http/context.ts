@@ -1,5 +1,8 @@
 import { OpenAPIHono } from "@hono/zod-openapi";
+import { createMiddleware } from "hono/factory";
+import { ApiError } from "../contract/errors.ts";
 import type { PortalGrant } from "../contract/portal-token.ts";
+import { type Feature, isServed } from "../contract/served.ts";
 import type { Database } from "../db/client.ts";
 import type { RateLimit } from "../rate-limit/window.ts";
 import { refuseInvalid } from "./invalid.ts";
@@ -41,4 +44,25 @@ export interface AppEnv {
 /** Creates an app, or a part of one. Input that the schemas of a route reject gets the error body. */
 export function newApp() {
   return new OpenAPIHono<AppEnv>({ defaultHook: refuseInvalid });
+}
+
+/** The feature of the contract that each middleware made by `served` stands for. */
+const FEATURES = new WeakMap<object, Feature>();
+
+/**
+ * Makes the middleware of a route that responds with 404 unless the deployment serves this feature. The contract demands
+ * that status of a route that is not served yet.
+ */
+export function served(feature: Feature) {
+  const middleware = createMiddleware<AppEnv>(async (c, next) => {
+    if (!isServed(c.env.SERVED_ROUTES, feature)) throw new ApiError("route_not_found");
+    await next();
+  });
+  FEATURES.set(middleware, feature);
+  return middleware;
+}
+
+/** Returns the feature of the contract that a handler stands for, if it was made by `served`. */
+export function featureOf(handler: object): Feature | undefined {
+  return FEATURES.get(handler);
 }

@@ -4,8 +4,10 @@ import { HTTPException } from "hono/http-exception";
 import { matchedRoutes } from "hono/route";
 import { ApiError } from "../contract/errors.ts";
 import { InputError } from "../contract/input-error.ts";
+import { READ_MAX_MS } from "../contract/limits.ts";
 import { causeOf, isMoving, isTransient } from "../db/errors.ts";
 import { log, logError } from "../log.ts";
+import { withTimeout } from "../primitives/timing.ts";
 import { resetSeconds } from "../rate-limit/window.ts";
 import { DatabaseUnreachable } from "../workspaces/placement.ts";
 import { agentFamily } from "./agent.ts";
@@ -78,6 +80,17 @@ function setRateLimit(headers: Headers, c: Context<AppEnv>): void {
   headers.set("RateLimit-Policy", `"default";q=${rateLimit.limit};w=${windowSeconds}`);
   headers.set("RateLimit", `"default";r=${rateLimit.remaining};t=${resetSeconds(rateLimit)}`);
 }
+
+/**
+ * Responds to a read that takes longer than ten seconds with an error, after which its client may repeat it. The route
+ * goes on, but its response is dropped. A write is not ended, because its client must learn whether it has happened.
+ */
+export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
+  if (c.req.method !== "GET" && c.req.method !== "HEAD") return next();
+  await withTimeout(READ_MAX_MS, next(), () => {
+    throw new DatabaseUnreachable("the read took too long");
+  });
+});
 
 const isExact = ({ path }: { path: string }) => !path.endsWith("*");
 

@@ -13,9 +13,8 @@ import { CONTRACT_VERSION } from "../contract/version.ts";
 import { isText } from "../primitives/text.ts";
 import { admit, identifyKey, readApiKey } from "./authentication.ts";
 import { readJson } from "./body.ts";
-import type { AppEnv } from "./context.ts";
+import { type AppEnv, featureOf } from "./context.ts";
 import { handleError, RETRY_AFTER_SECONDS } from "./finish-response.ts";
-import { featureOf } from "./served.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: an OpenAPI document is read by shape
 type JsonObject = Record<string, any>;

@@ -28,7 +28,7 @@ const AUTOMATION_ORDER = { at: automations.createdAt, id: automations.id };
 
 const readPage = preparePage({
   order: AUTOMATION_ORDER,
-  query: qb
+  select: qb
     .select(AUTOMATION_COLUMNS)
     .from(automations)
     .where(

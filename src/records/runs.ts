@@ -17,7 +17,7 @@ const RUN_ORDER = { at: runs.occurredAt, id: runs.id };
 
 const readPage = preparePage({
   order: RUN_ORDER,
-  query: qb
+  select: qb
     .select(RUN_COLUMNS)
     .from(runs)
     .where(and(eq(runs.workspaceId, sql.placeholder("workspaceId")), isOnPage(RUN_ORDER))),
@@ -30,7 +30,7 @@ export async function listRuns(db: Database, workspaceId: string, request: PageR
 
 const readPageOfAutomation = preparePage({
   order: RUN_ORDER,
-  query: qb
+  select: qb
     .select(aliasFields(RUN_COLUMNS))
     .from(automations)
     // CROSS JOIN checks the automation first, so that no run of another workspace is read.

@@ -67,7 +67,7 @@ const WEBHOOK_COLUMNS = {
 const SUBSCRIPTION_ORDER = { at: subscriptions.createdAt, id: subscriptions.id };
 const readPage = preparePage({
   order: SUBSCRIPTION_ORDER,
-  query: qb
+  select: qb
     .select(WEBHOOK_COLUMNS)
     .from(subscriptions)
     .where(

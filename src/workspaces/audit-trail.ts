@@ -142,7 +142,7 @@ const ENTRY_ORDER = { at: auditTrail.at, id: auditTrail.id };
 const prepareEntries = (condition?: SQL) =>
   preparePage({
     order: ENTRY_ORDER,
-    query: qb
+    select: qb
       .select()
       .from(auditTrail)
       .where(and(condition, isOnPage(ENTRY_ORDER))),

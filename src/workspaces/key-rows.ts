@@ -184,7 +184,7 @@ export type StoredKey = typeof apiKeys.$inferSelect;
 const KEY_ORDER = { at: apiKeys.createdAt, id: apiKeys.id };
 const readPage = preparePage({
   order: KEY_ORDER,
-  query: qb
+  select: qb
     .select()
     .from(apiKeys)
     .where(and(eq(apiKeys.workspaceId, sql.placeholder("workspaceId")), isOnPage(KEY_ORDER))),

@@ -134,7 +134,7 @@ const WORKSPACE_COLUMNS = {
 const WORKSPACE_ORDER = { at: workspaces.createdAt, id: workspaces.id };
 const readPage = preparePage({
   order: WORKSPACE_ORDER,
-  query: qb.select(WORKSPACE_COLUMNS).from(workspaces).where(isOnPage(WORKSPACE_ORDER)),
+  select: qb.select(WORKSPACE_COLUMNS).from(workspaces).where(isOnPage(WORKSPACE_ORDER)),
 });
 
 /** Reads one page of all workspaces, newest first. */

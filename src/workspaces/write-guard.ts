@@ -47,7 +47,11 @@ const DENIED: ErrorCode = "workspace_access_denied";
  *     SELECT json_extract('{}', 'write refused: invalid_api_key')
  *
  * which fails, because that is not a JSON path. The error quotes the path (`toRefusal`). If the request may write, the
- * path is `$`, which is valid. SQLite raises custom errors in triggers only.
+ * path is `$`, which is valid.
+ *
+ * SQLite offers nothing better. `RAISE` works in triggers only, and a `CHECK` fails for rows only, so either needs a table
+ * or a view that exists for nothing else. A condition in each write would have to be in every one, and a write of no
+ * rows says nothing of the reason.
  *
  * @param refusal SQL: the error code if the request is refused, or else null.
  */

@@ -14,7 +14,7 @@ import { label } from "../../primitives/text.ts";
 import { findFields, showFields } from "../../subscriptions/fields.ts";
 import { PAGE_HEADERS, readAsset, serveHashed } from "../assets.ts";
 import { readJson } from "../body.ts";
-import { type AppEnv, newApp } from "../context.ts";
+import { type AppEnv, newApp, served } from "../context.ts";
 import { queryOf } from "../invalid.ts";
 import {
   CreationHeaders,
@@ -23,7 +23,6 @@ import {
   unsubscribe,
   WebhookCreation,
 } from "../routes/webhooks.ts";
-import { served } from "../served.ts";
 import { authenticatePortal, EXCHANGE } from "./authentication.ts";
 
 /**

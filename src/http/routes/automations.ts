@@ -11,10 +11,9 @@ import {
   toAutomation,
 } from "../../records/automations.ts";
 import { jsonBody } from "../body.ts";
-import { newApp } from "../context.ts";
+import { newApp, served } from "../context.ts";
 import { listOrder, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { body, errors, json } from "../responses.ts";
-import { served } from "../served.ts";
 import { PAGES } from "./examples.ts";
 
 export const automationRoutes = newApp();

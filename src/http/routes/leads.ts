@@ -1,9 +1,8 @@
 import { createRoute } from "@hono/zod-openapi";
 import { Lead, listLeads } from "../../records/leads.ts";
-import { newApp } from "../context.ts";
+import { newApp, served } from "../context.ts";
 import { listOrder, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { errors, json } from "../responses.ts";
-import { served } from "../served.ts";
 import { PAGES } from "./examples.ts";
 
 export const leadRoutes = newApp();

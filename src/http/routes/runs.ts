@@ -2,10 +2,9 @@ import { createRoute } from "@hono/zod-openapi";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
 import { listRuns, listRunsOfAutomation, Run } from "../../records/runs.ts";
-import { newApp } from "../context.ts";
+import { newApp, served } from "../context.ts";
 import { listOrder, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { errors, json } from "../responses.ts";
-import { served } from "../served.ts";
 import { AutomationParams } from "./automations.ts";
 import { PAGES } from "./examples.ts";
 

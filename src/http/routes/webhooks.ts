@@ -27,10 +27,9 @@ import {
 } from "../../subscriptions/subscriptions.ts";
 import { loadDataKeyToWrite } from "../../workspaces/data-keys.ts";
 import { jsonBody } from "../body.ts";
-import { type AppEnv, newApp } from "../context.ts";
+import { type AppEnv, newApp, served } from "../context.ts";
 import { listOrder, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { body, empty, errors, json } from "../responses.ts";
-import { served } from "../served.ts";
 import { CREATION, PAGES, SECRET, WEBHOOK } from "./examples.ts";
 
 export const webhookRoutes = newApp();
