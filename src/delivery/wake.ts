@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { and, eq, lte, sql } from "drizzle-orm";
+import { and, eq, isNull, lte, sql } from "drizzle-orm";
 import { isId } from "../contract/ids.ts";
 import { SWEEP_MAX } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
@@ -34,9 +34,6 @@ export interface WakeUp {
 
 /** A message that was noted for this long from now, or less, counts as arrived: consumers' clocks differ a little. */
 const ARRIVED_MS = 1_000;
-
-/** SQL condition: no delayed message arrives in time for what may be sent at `next_at`. */
-const HAS_NO_MESSAGE = sql`(next_message_at <= ${sql.placeholder("now")} + ${sql.raw(`${ARRIVED_MS}`)} OR next_message_at > next_at)`;
 
 /** What decides about the next wake-up of a subscription, as the last transaction of a dispatch has found it. */
 export interface WakeUpFacts {
@@ -90,8 +87,31 @@ export async function noteMessage(db: Database, { subscriptionId, wakeAt }: Wake
  * @param now Unix milliseconds.
  */
 export function selectWakeUps(workspaceId: string, now: number): Statements<WakeUp[]> {
-  return readAs(subscriptionsToWake({ workspaceId, now }), toWakeUps);
+  return readAs(freeSubscriptions({ workspaceId, now }), (rows) => {
+    const free = { cancelling: false, maySend: true, leasedElsewhere: false };
+    const next = rows.map((row) => nextWakeUp({ ...row, ...free }, now));
+    const wakeUps = next.filter((wakeUp) => wakeUp !== null);
+    return wakeUps.map(({ subscriptionId, queue }) => ({ subscriptionId, queue }));
+  });
 }
+
+const freeSubscriptions = prepared(
+  qb
+    .select({
+      subscriptionId: subscriptions.id,
+      slow: subscriptions.slow,
+      nextMessageAt: subscriptions.nextMessageAt,
+      nextSendAt: nextSendAt(),
+    })
+    .from(subscriptions)
+    .where(
+      and(
+        eq(subscriptions.workspaceId, sql.placeholder("workspaceId")),
+        isNull(subscriptions.deletedAt),
+        lte(subscriptions.leasedUntil, sql.placeholder("now")),
+      ),
+    ),
+);
 
 /** A row of a query for subscriptions to wake. */
 interface ToWake {
@@ -106,18 +126,6 @@ export function toWakeUps(rows: readonly ToWake[]): WakeUp[] {
     queue: queueOf({ slow: slow === 1 }),
   }));
 }
-
-const subscriptionsToWake = prepared(
-  qb.all<ToWake>(sql`
-    WITH free AS MATERIALIZED (
-      SELECT ${subscriptions.id} AS id, ${subscriptions.slow} AS slow,
-        ${subscriptions.nextMessageAt} AS next_message_at, ${nextSendAt()} AS next_at
-      FROM ${subscriptions}
-      WHERE ${subscriptions.workspaceId} = ${sql.placeholder("workspaceId")} AND ${subscriptions.deletedAt} IS NULL
-        AND ${subscriptions.leasedUntil} <= ${sql.placeholder("now")})
-    SELECT id AS subscriptionId, slow FROM free
-    WHERE next_at <= ${sql.placeholder("now")} OR next_at IS NOT NULL AND ${HAS_NO_MESSAGE}`),
-);
 
 /** How long a delivery must have been due before the scheduled job wakes its subscription. */
 export const SWEEP_GRACE_MS = MINUTE_MS;

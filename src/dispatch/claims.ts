@@ -32,7 +32,6 @@ import {
   type Rescheduled,
   type SendingState,
   STATE_COLUMNS,
-  stateOf,
 } from "../delivery/policy.ts";
 import type { Destination, DueDelivery } from "../delivery/send.ts";
 import type { WakeUpFacts } from "../delivery/wake.ts";
@@ -145,7 +144,6 @@ export function settle(
     dueNow: JSON.stringify(dueNow),
     change: JSON.stringify({
       ...state,
-      isChanged: JSON.stringify(state) !== JSON.stringify(stateOf(claimed)),
       cancelEpoch: claimed.cancelEpoch,
       last,
     }),
@@ -259,10 +257,10 @@ const bringForward = prepared(
 
 const CHANGE = sql`json_each(json_array(json(${sql.placeholder("change")}))) AS change`;
 /**
- * The state has changed, and is still about this endpoint. The fencing counter `cancelEpoch` tells that an event type was
+ * The state is still about this endpoint. The fencing counter `cancelEpoch` tells that an event type was
  * removed, or that the subscription was disabled since, even if it was enabled again.
  */
-const IS_CURRENT = sql`(change.value->>'isChanged' AND ${subscriptions.cancelEpoch} = change.value->>'cancelEpoch'
+const IS_CURRENT = sql`(${subscriptions.cancelEpoch} = change.value->>'cancelEpoch'
   AND ${subscriptions.url} = ${sql.placeholder("claimedUrl")})`;
 // The same success comes again with a second try. It must not clear an overflow that was noted since it was stored.
 const IS_NEW_SUCCESS = sql`(change.value->>'$.last.status' BETWEEN 200 AND 299
@@ -312,8 +310,6 @@ const disableDead = prepared(
 );
 
 const OPEN_UNTIL = openUntil(sql`(line.value->>0)`);
-/** No open circuit holds the line. Once its time has come, one delivery of the line may probe the endpoint. */
-const IS_UNBLOCKED = sql`(line.value->>1 = ${RESEND} OR ${OPEN_UNTIL} <= ${NOW})`;
 const IS_DUE = sql`${isInLine()} AND ${deliveries.dueAt} <= ${NOW}`;
 
 /** While deliveries are to be ended, nothing is sent, and any queue will do. */
@@ -323,8 +319,7 @@ const lease = prepared(
     .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
     .where(
       sql`${SUBSCRIPTION} AND ${IS_FREE_OR_OURS} AND ${IS_WRITABLE} AND (${subscriptions.cancelling}
-        OR ${isActive()} AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND EXISTS (
-          SELECT 1 FROM ${LINES} WHERE ${IS_UNBLOCKED} AND EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_DUE})))`,
+        OR ${isActive()} AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND ${nextSendAt()} <= ${NOW})`,
     ),
 );
 
@@ -399,14 +394,14 @@ const selectDue = prepared(
             ORDER BY ${deliveries.dueAt} DESC, ${deliveries.eventId} DESC LIMIT 1))
       WHERE ${MAY_SEND}),
     ordered AS (
-      SELECT event_id, priority <> ${RESEND} AS turn,
+      SELECT event_id, priority <> ${RESEND} AS takes_turns,
         row_number() OVER (PARTITION BY type ORDER BY priority, due_at, event_id) AS position
       FROM head)
     SELECT ${DUE_DELIVERY}
     FROM ordered CROSS JOIN ${deliveries}
         ON ${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")} AND ${deliveries.eventId} = ordered.event_id
       CROSS JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}
-    ORDER BY ordered.turn, ordered.position, ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT}`),
+    ORDER BY ordered.takes_turns, ordered.position, ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT}`),
 );
 
 /** Leases the subscription if `mayClaim`, and reads it as it is at the end of the transaction, with what may be sent. */

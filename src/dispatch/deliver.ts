@@ -145,8 +145,8 @@ async function send(
   for (const [i, delivery] of prepared.entries()) {
     while (inFlight.size >= Math.min(state.concurrency, connections)) await Promise.race(inFlight);
     if (!isValid() || isStopped) break;
-    const isFree = delivery.priority === PRIORITY.resend || chosen[i]?.isProbe;
-    if (!isFree && isOpen(state, delivery.type)) continue;
+    const mayPass = delivery.priority === PRIORITY.resend || chosen[i]?.isProbe;
+    if (isOpen(state, delivery.type) && !mayPass) continue;
     const sending = sendOne(delivery).finally(() => inFlight.delete(sending));
     inFlight.add(sending);
   }
