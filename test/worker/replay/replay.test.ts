@@ -708,7 +708,7 @@ describe("a resend by id", () => {
       before: async (trip) => void (trip === 3 && (await resend(db, 0, 60))),
     });
     await expect(resend(openDatabase(DB), 60, 41)).rejects.toMatchObject({
-      message: expect.stringContaining("60 resends of the subscription are pending"),
+      message: expect.stringContaining("60 resends of the webhook are pending"),
     });
     expect(await scheduleOf(id, NOW)).toHaveLength(60);
     expect(await resend(db, 60, 40)).toMatchObject({ count: 40 });
