@@ -1,8 +1,8 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 
 /*
- * What a reader has typed into a form. Escape asks before it discards it. If the session ends, it is stored for this
- * tab, and the form shows it again once a link has opened the next session of the same workspace.
+ * The text that a reader has typed into a form. Escape asks before it discards it. If the session ends, it is stored
+ * for this tab, and the form shows it again once a link has opened the next session of the same workspace.
  */
 
 const STORED_AS = "portal-draft";
@@ -25,7 +25,7 @@ interface Draft {
 /** The draft to show again, from the beginning of the next session until a form takes it. */
 let draft: Draft | null = null;
 
-/** What each form contained when it was shown. */
+/** The content of each form when it was shown. */
 const shown = new WeakMap<HTMLFormElement, string>();
 
 function entriesOf(form: HTMLFormElement): Entries {

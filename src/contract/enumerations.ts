@@ -88,9 +88,9 @@ export type DeliveryStateFilter = z.infer<typeof DeliveryStateFilter>;
 
 /**
  * The state of an event that may be sent again. A `missed` event never had a delivery: when it was recorded, the
- * subscription was disabled or did not list its type, or its workspace had no access. What no subscription of the
- * workspace listed was never stored, and is not missed. A `retrying` one has failed, and
- * waits for its next attempt.
+ * subscription was disabled or did not list its type, or its workspace had no access. An event that no subscription of
+ * the workspace listed was never stored, so it is not missed. A `retrying` one has failed, and waits for its next
+ * attempt.
  */
 export const RedeliveryState = z.enum([
   "delivered",

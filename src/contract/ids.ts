@@ -43,7 +43,7 @@ export function newEventId(now: number): string {
   return write("event", bytes);
 }
 
-/** Generates event ids that are sorted among each other, too, so that their events are sent in this order. */
+/** Generates event ids that are also sorted among each other, so that their events are sent in this order. */
 export function newEventIds(count: number, now: number): string[] {
   return Array.from({ length: count }, () => newEventId(now)).toSorted();
 }

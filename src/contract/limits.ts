@@ -5,8 +5,8 @@ import { DAY_MS, HOUR_MS, MINUTE_MS } from "./time.ts";
  * are variables in wrangler.toml. A number that only tunes an algorithm stands beside it.
  *
  * To change one: its line here, then `npm run openapi` and `npm run reference`. `test/node/documentation.test.ts` names
- * the pages that state the old figure. Append a step to the retry schedule rather than insert one: a pending delivery
- * stores how many attempts it has had, so a step in the middle shifts its next one.
+ * the pages that state the old figure. Append a step to the retry schedule rather than insert one. A pending delivery
+ * stores how many attempts it has had, so a step in the middle would shift its next one.
  */
 
 export const PAGE_LIMIT = { min: 1, max: 100, default: 25 } as const;
@@ -130,7 +130,7 @@ export const CIRCUIT_REJECTED_SECONDS: readonly number[] = [
 ];
 
 /**
- * The same after an outage: the endpoint is busy (429, 503) or unavailable (no connection, no response in time, or an
+ * Likewise after an outage: the endpoint is busy (429, 503) or unavailable (no connection, no response in time, or an
  * error that Cloudflare returns in its place).
  */
 export const CIRCUIT_OUTAGE_SECONDS: readonly number[] = [1, 2, 5, 10, 30, 60, 120, 300];

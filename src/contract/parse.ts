@@ -48,7 +48,7 @@ function describeMissing(missing: readonly z.core.$ZodIssue[]): string {
 
 /**
  * Returns the message of an issue. It names unknown properties by their position, because the runtime logs the errors
- * of RPC methods, and a name may be personal data, as in a table whose first row was mistaken for its header.
+ * of RPC methods. A name may be personal data, as in a table whose first row was mistaken for its header.
  */
 function messageOf(issue: z.core.$ZodIssue, value: unknown): string {
   if (issue.code !== "unrecognized_keys") return issue.message;

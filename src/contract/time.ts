@@ -5,8 +5,8 @@ export const HOUR_MS = 60 * MINUTE_MS;
 export const DAY_MS = 24 * HOUR_MS;
 
 /*
- * The first and the last time that common languages can hold in every time zone: Python and .NET end with the
- * years 1 and 9999, and a local time may be a day off.
+ * The first and the last time that common languages can hold in every time zone. Python and .NET end with the years 1
+ * and 9999, and a local time may be a day off.
  */
 export const EARLIEST_TIME_MS = Date.parse("0001-01-02T00:00:00.000Z");
 export const LATEST_TIME_MS = Date.parse("9999-12-30T23:59:59.999Z");

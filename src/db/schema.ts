@@ -138,7 +138,10 @@ export const automations = sqliteTable(
     status: text().$type<AutomationStatus>().notNull(),
     /** When it last changed. It grows with each change, even if two reports have the same time. */
     updatedAt: integer("updated_at").notNull(),
-    /** The time that orders changes: of the last report, as the platform gave it, or of a client's change since then. */
+    /**
+     * The time that orders changes: the time of the last report, as the platform gave it, or of a later change by a
+     * client.
+     */
     reportedAt: integer("reported_at").notNull(),
     createdAt: integer("created_at").notNull(),
     /**
@@ -320,7 +323,7 @@ export const subscriptions = sqliteTable(
   ],
 );
 
-/** The circuits of the event types of which something has failed since their last success. */
+/** The circuits of the event types that have failed since their last success. */
 export type Circuits = Partial<Record<WebhookEvent, Circuit>>;
 
 /** The circuit of an event type; times are Unix milliseconds. */
@@ -329,9 +332,11 @@ export interface Circuit {
   rejected: readonly string[];
   /** Failures in a row, from the one that opened the circuit on. They lengthen the time that it stays open. */
   failures: number;
-  /** Until when it is open, which may be past: a success closes it. 0 while it is closed. */
+  /**
+   * The time until which it is open. It may be past, because only a success closes the circuit. 0 while it is closed.
+   */
   openUntil: number;
-  /** When the first attempt started that has failed since the last success. */
+  /** The start of the first attempt that has failed since the last success. */
   since: number;
   /** The outcome of the last failure, and its status if there was a response. Null if no attempt could be made. */
   outcome: string | null;

@@ -47,7 +47,7 @@ export function insertAttempts(details: Record<(typeof DETAILS)[number], SQL>, s
   });
 }
 
-/** Upper bounds of the histogram of response times. The last one also counts what took longer. */
+/** Upper bounds of the histogram of response times. The last one also counts responses that took longer. */
 export const RESPONSE_TIME_BOUNDS_MS = [
   10, 20, 30, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1_000, 1_500, 2_000, 3_000, 4_000, 5_000,
   7_500, 10_000,

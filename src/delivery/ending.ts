@@ -82,8 +82,8 @@ const IS_ENDING = sql`${subscriptions.id} = ${sql.placeholder("subscriptionId")}
   AND ${subscriptions.leasedBy} = ${sql.placeholder("holder")} AND ${subscriptions.cancelling} AND ${IS_WRITABLE}`;
 const IS_CANCELLED = sql`${IS_PENDING} AND ${isCancelledLazily()}`;
 /**
- * The pending deliveries that count for `PENDING_MAX`. What a replay sends again does not: it says nothing about the
- * endpoint, and replays have a bound of their own.
+ * The pending deliveries that count for `PENDING_MAX`. Those that a replay sends again do not count, because they say
+ * nothing about the endpoint, and replays have a bound of their own.
  */
 const IS_COUNTED = sql`${IS_PENDING} AND ${deliveries.priority} <> ${sql.raw(`${PRIORITY.replay}`)}`;
 

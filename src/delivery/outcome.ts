@@ -11,7 +11,7 @@ export type Outcome =
   /** The URL is forbidden, because it leads to a private address. Nothing was sent. */
   | { kind: "refused" };
 
-/** The outcome of an attempt: that of its request, or `unreadable` if the event's lead cannot be decrypted. */
+/** The outcome of an attempt: the outcome of its request, or `unreadable` if the event's lead cannot be decrypted. */
 export type AttemptOutcome = Outcome | { kind: "unreadable" };
 
 /** Thrown when the runtime lets this invocation make no more requests. */

@@ -41,7 +41,7 @@ export interface SendingState {
   /** Whether its wake-up messages go to the slow queue, so that it delays no other subscription. */
   slow: boolean;
   circuits: Circuits;
-  /** When the first attempt started that has failed since the last success of any event type; null if none has. */
+  /** The start of the first attempt that has failed since the last success of any event type; null if none has. */
   failingSince: number | null;
   /** The number of failed attempts since then. */
   failures: number;
@@ -136,7 +136,7 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
   const { type, priority } = delivery;
   const isByHand = priority === PRIORITY.resend || priority === PRIORITY.replay;
   if (result.kind === "not_attempted") {
-    // The circuit also holds what was resent, which would be tried again at once otherwise.
+    // The circuit also holds a resend, which would otherwise be tried again at once.
     const held = { ...delivery, priority: isByHand ? PRIORITY.untried : priority };
     return {
       state: withCircuit(state, type, circuitAfterNoAttempt(state.circuits[type], endedAt)),
@@ -349,7 +349,7 @@ export function chooseProbe<D extends Pick<PendingDelivery, "priority">>(
 
 /**
  * Whether a subscription has failed for so long that it must be disabled: nothing has succeeded for three days, and ten
- * attempts have failed. They must be at two events or more, so that no single event disables it; the transaction that
+ * attempts have failed. They must be at two events or more, so that no single event disables it. The transaction that
  * disables it checks that (`disable` in dispatch/claims.ts).
  *
  * @param endedAt the end of its last attempt, in Unix milliseconds.

@@ -69,8 +69,8 @@ const MASK = "***";
 const SECRET_MIN_LENGTH = 4;
 
 /**
- * Lists the values of custom headers in every form in which a response may repeat them: whole, word by word (as in
- * `Bearer token`), decoded (as in `Basic …`), and escaped as in JSON, HTML and URLs.
+ * Lists the values of custom headers in every form in which a response may repeat them. A value may be whole, word by
+ * word (as in `Bearer token`), decoded (as in `Basic …`), or escaped as in JSON, HTML and URLs.
  */
 function listSecrets(sent: Record<string, string>): string[] {
   const values = Object.entries(sent).flatMap(([name, value]) => (isReserved(name) ? [] : value));

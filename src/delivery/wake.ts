@@ -35,7 +35,7 @@ export interface WakeUp {
 /** A message that was noted for this long from now, or less, counts as arrived: consumers' clocks differ a little. */
 const ARRIVED_MS = 1_000;
 
-/** What decides about the next wake-up of a subscription, as the last transaction of a dispatch has found it. */
+/** The facts that decide about the next wake-up of a subscription, as the last transaction of a dispatch found them. */
 export interface WakeUpFacts {
   subscriptionId: string;
   slow: boolean;
@@ -78,8 +78,8 @@ export async function noteMessage(db: Database, { subscriptionId, wakeAt }: Wake
 
 /**
  * Selects a wake-up for each subscription of a workspace that has something to send now, or something to send later for
- * which no message arrives in time. The latter is woken now, too: its dispatch sends the delayed message. A delivery
- * that is cancelled, but whose row still says `pending`, counts, because the dispatch marks it.
+ * which no message arrives in time. The latter is also woken now, because its dispatch sends the delayed message. A
+ * delivery that is cancelled, but whose row still says `pending`, counts, because the dispatch marks it.
  *
  * A subscription that a dispatch leases needs none: the dispatch looks again when it releases the lease, and finds what
  * was committed until then.
@@ -193,7 +193,7 @@ export async function sendWakeUps(
   database: string,
   wakeUps: readonly WakeUp[],
 ): Promise<boolean> {
-  // By the endpoint, not by the attempt: first attempts and retries go through the same queue.
+  // The endpoint decides about the queue, not the attempt. First attempts and retries go through the same one.
   const queues = { fast: env.DELIVERIES, slow: env.SLOW_DELIVERIES };
   const sending: Promise<boolean>[] = [];
   for (const [queue, group] of Map.groupBy(wakeUps, (wakeUp) => wakeUp.queue)) {

@@ -49,8 +49,8 @@ import { isUnlocked, isWritable } from "../workspaces/write-lock.ts";
  * `leasedUntil` to 0 and keeps `leasedBy`, so outcomes are recorded until another dispatch leases.
  *
  * The release and the next claim are in one transaction, so no delivery is missed between them: what was committed before
- * is claimed, or wakes the subscription again (`nextWakeUp`). Whoever commits later finds the subscription free, and
- * sends a wake-up message.
+ * is claimed, or wakes the subscription again (`nextWakeUp`). A transaction that commits later finds the subscription
+ * free, and its caller sends a wake-up message.
  *
  * D1 may commit a transaction and lose the reply, so `settle` is safe to repeat. Each of its writes checks that no other
  * dispatch has leased the subscription since, and an outcome is only recorded for a delivery that does not have it yet.
@@ -84,7 +84,7 @@ interface ClaimedSubscription extends SendingState, Destination, WakeUpFacts {
   storedResponses: number;
 }
 
-/** What a claim has found; null if the subscription does not exist. */
+/** The result of a claim; null if the subscription does not exist. */
 export type Claim = { subscription: ClaimedSubscription; due: DueDelivery[] } | null;
 
 /** The outcome of a request, to be recorded. Times are Unix milliseconds. */
@@ -102,7 +102,7 @@ export interface Settled extends Rescheduled {
   response: string | null;
 }
 
-/** What the requests of a claim have changed. */
+/** The changes that the requests of a claim have made. */
 export interface Settlement {
   /** The subscription as it was claimed. */
   claimed: ClaimedSubscription;
@@ -266,7 +266,7 @@ const IS_CURRENT = sql`(${subscriptions.cancelEpoch} = change.value->>'cancelEpo
 const IS_NEW_SUCCESS = sql`(change.value->>'$.last.status' BETWEEN 200 AND 299
   AND ${subscriptions.lastAttempt} IS NOT change.value->>'last')`;
 
-/** Stores the state and releases the lease. What is claimed in the same transaction leases the subscription again. */
+/** Stores the state and releases the lease. A claim in the same transaction leases the subscription again. */
 const release = prepared(
   qb
     .update(subscriptions)
@@ -369,8 +369,8 @@ const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
 
 /**
  * Reads what may be sent now. Resends come first. Then event types take turns, so that none waits for the backlog of
- * another; within a type, the priority and the due time decide. Of an event type whose circuit is open, it reads only the
- * heads of its lines, of which `chooseProbe` picks one.
+ * another; within a type, the priority and the due time decide. If the circuit of an event type is open, it reads only
+ * the heads of its lines, and `chooseProbe` picks one of these.
  */
 const selectDue = prepared(
   qb.all<DueDelivery>(sql`

@@ -12,8 +12,8 @@ import { type DispatchPorts, deliver } from "./deliver.ts";
  * The path of an event, file by file:
  *
  * 1. events/outbox.ts writes the event and a delivery for each subscription, in the transaction of its record.
- * 2. That transaction also selects the subscriptions to wake, and its caller sends a wake-up message for each to a queue
- *    (delivery/wake.ts): a hint, which may be lost or come twice.
+ * 2. That transaction also selects the subscriptions to wake. Its caller sends a wake-up message for each to a queue
+ *    (delivery/wake.ts). It is a hint, which may be lost or come twice.
  * 3. This consumer starts a dispatch for each subscription that a batch of messages names.
  * 4. deliver.ts is the dispatch: it claims, sends and settles until nothing may be sent. claims.ts has the transactions.
  * 5. delivery/send.ts makes the request and delivery/post.ts sends it. delivery/policy.ts decides what follows from the
@@ -83,7 +83,7 @@ async function dispatchAll(wakeUps: WakeUpMessage[], env: Env, sender: Sender): 
     log("dispatched", { subscriptions: wakeUps.length, ...count, durationMs });
 }
 
-/** Sends what is due for a subscription, and then its next wake-up message. */
+/** Sends the due deliveries of a subscription, and then its next wake-up message. */
 async function dispatch(
   { subscriptionId, queue, database = DIRECTORY }: WakeUpMessage,
   env: Env,

@@ -42,7 +42,7 @@ if (DISPATCH_MAX_MS < 5_000)
 /** Maximum transactions of a dispatch. An invocation, with six dispatches, may execute 1,000 statements. */
 export const DISPATCH_TRANSACTIONS_MAX = 15;
 
-/** What a dispatch needs: a clock, randomness, and a sender of requests. */
+/** The ports of a dispatch: a clock, randomness, and a sender of requests. */
 export interface DispatchPorts extends Sender {
   /** Unix milliseconds. */
   now(): number;
@@ -101,7 +101,7 @@ export async function deliver(
   }
 }
 
-/** Picks the deliveries to send: of an event type whose circuit is open, only one, which probes the endpoint. */
+/** Picks the deliveries to send. If the circuit of an event type is open, only one of them is sent, as a probe. */
 function chooseDeliveries(
   { circuits }: Pick<SendingState, "circuits">,
   due: readonly DueDelivery[],
@@ -116,12 +116,12 @@ function chooseDeliveries(
     .filter(({ delivery, isProbe }) => isProbe || !isHeld(delivery));
 }
 
-/** What the requests of a claim have changed, and whether this invocation may make no more of them. */
+/** The changes that the requests of a claim have made, and whether this invocation may make no more requests. */
 type Sent = Settlement & { isStopped: boolean };
 
 /**
- * Sends what was claimed, at the concurrency of the subscription, until the claim is no longer valid, and waits for the
- * outcomes. Once a circuit opens, nothing more of its event type starts.
+ * Sends the claimed deliveries, at the concurrency of the subscription, until the claim is no longer valid, and waits
+ * for the outcomes. Once a circuit opens, nothing more of its event type starts.
  */
 async function send(
   { subscription, due }: NonNullable<Claim>,

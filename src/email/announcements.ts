@@ -94,8 +94,8 @@ export interface Announcement {
 }
 
 /**
- * Decides which e-mails the administrators of a workspace get now. An e-mail beyond the daily maximum, or too soon
- * after one of the same kind about the same host, is left to a later run, which decides again.
+ * Decides which e-mails the administrators of a workspace get now. An e-mail waits for a later run if it exceeds the
+ * daily maximum, or follows too soon after one of its kind about the same host. That run decides again.
  *
  * @param candidates the subscriptions of one workspace.
  */

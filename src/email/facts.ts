@@ -25,7 +25,9 @@ export type Facts = Pick<typeof subscriptions.$inferSelect, FactColumns> & {
   hasPending: boolean;
 };
 
-/** Returns when the state began that an e-mail of this kind reports, in Unix milliseconds; null if it is over. */
+/**
+ * Returns the start of the state that an e-mail of this kind reports, in Unix milliseconds; null if the state is over.
+ */
 export function trueSince(kind: EmailKind, facts: Facts, now: number): number | null {
   const { failingSince, disabledAt, lastAttempt } = facts;
   if (kind === "disabled") return facts.disabledByFailures ? disabledAt : null;

@@ -20,10 +20,10 @@ const NAME = /^[\w!#$%&'*+.^`|~-]{1,100}$/;
 const VALUE = new RegExp(`^(?! )[ -~]{1,${HEADER_VALUE_MAX_LENGTH}}(?<! )$`);
 
 /**
- * Names that a subscription cannot set, in the form of `canonical`. These are our own headers, those of HTTP itself
- * (RFC 9110, 7.6; RFC 9111; RFC 9112; RFC 9113), and those of Cloudflare and other proxies, in which an endpoint may
- * trust the IP address of its client. Ranges and conditions (RFC 9110, 13 and 14) are among them, because they would
- * change the response.
+ * Names that a subscription cannot set, in the form of `canonical`. These are our own headers, the headers of HTTP
+ * itself (RFC 9110, 7.6; RFC 9111; RFC 9112; RFC 9113), and the headers of Cloudflare and other proxies. An endpoint
+ * may trust the last ones for the IP address of its client. Ranges and conditions (RFC 9110, 13 and 14) are among them,
+ * because they would change the response.
  */
 const RESERVED = new RegExp(
   `^(${[

@@ -34,8 +34,8 @@ export async function createSigner(...secrets: string[]): Promise<Signer> {
   );
   return async (eventId, body, now) => {
     const timestamp = Math.floor(now / 1000);
-    // The text that `X-Service-Signature` signs is a suffix of that of Standard Webhooks. An id is ASCII, so its length
-    // is its number of bytes.
+    // The text that `X-Service-Signature` signs is a suffix of the text that Standard Webhooks signs. An id is ASCII,
+    // so its length is its number of bytes.
     const text = encoder.encode(`${eventId}.${timestamp}.${body}`);
     const forService = [`t=${timestamp}`];
     const forStandard: string[] = [];

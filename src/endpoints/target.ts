@@ -17,9 +17,9 @@ export type TargetFault =
   | "private_address";
 
 /**
- * Top-level names that do not exist on the public internet: IANA's special-use domain names (RFC 6761, 6762, 7686,
- * 9476; `arpa` is infrastructure only, RFC 3172), those that ICANN reserves for private use, and those that private
- * networks commonly use. `example` is not included, because no name under it resolves, publicly or privately.
+ * Top-level names that do not exist on the public internet. Some are IANA's special-use domain names (RFC 6761, 6762,
+ * 7686, 9476; `arpa` is infrastructure only, RFC 3172). ICANN reserves others for private use, and private networks
+ * commonly use the rest. `example` is not included, because no name under it resolves, publicly or privately.
  */
 const SPECIAL_SUFFIXES = new Set([
   ...["localhost", "local", "test", "invalid", "onion", "alt", "arpa"],
@@ -67,7 +67,7 @@ export interface AcceptedUrl {
 
 /**
  * Parses the URL of a subscription, or finds why requests to it are blocked. The text is measured first, and parsed
- * once, because the time that the runtime's parser takes for a label grows with the square of its length.
+ * once. The time of the runtime's parser grows with the square of the length of a label.
  *
  * @param allowLocal accepts http and private addresses, for local development only.
  */

@@ -35,9 +35,9 @@ export function draftEvent<T extends WebhookDelivery>(
 }
 
 /**
- * Announces those of `drafts` for whose record `condition` holds: inserts each event, with a delivery for every active
- * subscription that lists its type. An event that only disabled subscriptions list is stored as well, because it
- * may be sent to them later. An event that no subscription lists is not stored.
+ * Announces the drafts for whose record `condition` holds: inserts each event, with a delivery for every active
+ * subscription that lists its type. An event that only disabled subscriptions list is stored as well, because it may be
+ * sent to them later. An event that no subscription lists is not stored.
  *
  * These statements come before those that write the record, in the same transaction. The condition therefore sees
  * the state before the write. If the transaction is tried again after it was committed, the condition finds the
@@ -60,8 +60,8 @@ export function announce(
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return combine({
     // Deliveries come before events, so NOT EXISTS finds the event only if an earlier try of this transaction was
-    // committed. Usually, `isAnnounced` rules that out, too, because the record is stored. It does not if the record was
-    // removed between the tries, as runs are with their automation.
+    // committed. Usually, `isAnnounced` also rules that out, because the record is stored. It does not if the record
+    // was removed between the tries, as runs are with their automation.
     deliveries: insertFrom(
       deliveries,
       {

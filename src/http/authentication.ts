@@ -58,7 +58,8 @@ async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Prom
   // A refusal is thrown below.
   admission.catch(() => {});
   c.set("read", async (work) => {
-    // The runtime would stop the work if the client hangs up, and what it counts would stay counted (records/leads.ts).
+    // The runtime would stop the work if the client hangs up, and the leads that it counts would stay counted
+    // (records/leads.ts).
     const start = (database: string) => {
       const working = work(openNamed(c.env, database));
       c.executionCtx.waitUntil(working.catch(() => {}));

@@ -131,8 +131,8 @@ function notJson(): ApiError {
 }
 
 /**
- * Whether JSON is nested deeper than `max`. It is measured before it is parsed, because what checks, copies or writes a
- * value calls itself for each level, and would run out of stack.
+ * Whether JSON is nested deeper than `max`. It is measured before it is parsed, because functions that check, copy or
+ * write a value call themselves for each level, and would run out of stack.
  */
 function isDeeper(json: string, max: number): boolean {
   let depth = 0;

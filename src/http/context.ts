@@ -13,7 +13,9 @@ export interface AppEnv {
   Variables: {
     /** The id of the request, for the log and the client. */
     requestId: string;
-    /** The window that the rate limit headers report. While it is undefined, they report that of the IP address. */
+    /**
+     * The window that the rate limit headers report. While it is undefined, they report the window of the IP address.
+     */
     rateLimit: RateLimit | undefined;
     /** The grant of the portal session, and the name of its workspace. */
     portal: { grant: PortalGrant; name: string };

@@ -107,7 +107,7 @@ async function serveMissing(c: Context<AppEnv>): Promise<Response> {
 
 /** Maximum documents that an isolate caches, of 20 KB on average. */
 const CACHED_MAX = 100;
-/** The documents, filled in, by their URL and what is filled in. */
+/** The filled-in documents, by their URL and the values that were filled in. */
 const filled = new BoundedMap<string>(CACHED_MAX);
 
 /**

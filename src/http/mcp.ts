@@ -30,10 +30,13 @@ interface Tool {
   features: Feature[];
 }
 
-/** The headers of a message that the request of a call gets, too: the key, and the origin of the message. */
+/** The headers of a message that the request of a call also gets: the key, and the origin of the message. */
 const PASSED_ON = ["Authorization", "CF-Connecting-IP", "CF-Ray", "User-Agent"];
 
-/** The JSON-RPC error code of an error of ours, and that of any other refusal, from the range that MCP leaves to servers. */
+/**
+ * The JSON-RPC error code of an error of ours, and the code of any other refusal, from the range that MCP leaves to
+ * servers.
+ */
 const INTERNAL_ERROR = -32_603;
 const REFUSED = -32_010;
 

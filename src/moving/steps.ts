@@ -229,8 +229,8 @@ async function openTarget(env: Env, move: Move): Promise<void> {
 
 /**
  * Unlocks the workspace in the database where it lives, and wakes its subscriptions. Delayed messages in the queue name
- * the previous database, so they count as lost. Subscriptions whose deliveries are due later are therefore woken, too,
- * and the dispatch that finds nothing due sends them a new delayed message.
+ * the previous database, so they count as lost. Subscriptions whose deliveries are due later are therefore also woken.
+ * Their dispatch finds nothing due, and sends a new delayed message.
  */
 async function release(env: Env, database: string, lock: LockedBy): Promise<void> {
   const { waiting } = await commitIn(env, database, {

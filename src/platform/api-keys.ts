@@ -108,8 +108,8 @@ export const rollApiKey = operation({
     const rolled = rotateKey(keyId, stored, now + overlapSeconds * 1000, now);
     const { old, isRevoked, refusal } = await commit(openDirectory(env), rolled);
     note?.(old.workspaceId);
-    // The gate of the old key must know when the key ends before this operation returns, even if an earlier call has
-    // rolled the key, and failed before it told the gate.
+    // The gate of the old key must know when the key ends before this operation returns. An earlier call may have
+    // rotated the key, and failed before it told the gate.
     if (isRevoked) await endKey(env, old, now);
     else await invalidateKey(env, old);
     if (refusal) throw refusal;

@@ -114,7 +114,7 @@ export class KeyGate extends DurableObject<Env> {
     };
     const { keyId, workspaceId, expiresAt } = status;
     const window = windowAt(this.#counted.window, rule, now);
-    // Requests without access count, too. Otherwise, such a client could send any number of them.
+    // Requests without access also count. Otherwise, such a client could send any number of them.
     const taken = take(window, rule);
     if (taken) {
       this.#counted.window = taken;

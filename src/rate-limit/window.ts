@@ -1,7 +1,7 @@
 /*
  * To add a rate limit: its variables in `wrangler.toml`, in `[vars]` and `[env.staging.vars]`. Docs and headers follow, and
- * tests have values of their own (`scripts/shared/test-settings.ts`). A window that is not fixed needs another shape here,
- * and in what `KeyGate` stores of it.
+ * tests have values of their own (`scripts/shared/test-settings.ts`). A window that is not fixed needs another shape
+ * here, and in the storage of `KeyGate`.
  */
 
 /** A fixed window, which opens with its first request and closes `windowMs` later. */

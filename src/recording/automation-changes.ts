@@ -180,8 +180,8 @@ export function storeChanges(
   changes: AutomationChange[],
   now: number,
 ): Statements<"stored" | Conflict> {
-  const firstOfEach = new Map(changes.toReversed().map((change) => [change.after.id, change]));
-  const isUnchanged = areUnchanged([...firstOfEach.values()]);
+  const firstById = new Map(changes.toReversed().map((change) => [change.after.id, change]));
+  const isUnchanged = areUnchanged([...firstById.values()]);
   const announced = changes.filter(isAnnounced);
   const eventIds = newEventIds(announced.length, now);
   const drafts = announced.map(({ after }, i) =>

@@ -133,8 +133,8 @@ async function readFound(dataKey: CryptoKey | null, row: LeadRow): Promise<Found
 
 /**
  * Returns the condition of `findLeadIds`: the name of a lead has each word of a text, its e-mail address has the text as a
- * part, or its phone number is the text. The text is normalized once for all leads. Of a name, only the first
- * `LEAD_SEARCH_MAX_LENGTH` characters are, because one character can become eighteen.
+ * part, or its phone number is the text. The text is normalized once for all leads. Only the first
+ * `LEAD_SEARCH_MAX_LENGTH` characters of a name are normalized, because one character can become eighteen.
  */
 function matching(text: string): (lead: FoundLead) => boolean {
   const wanted = fold(text);

@@ -280,7 +280,7 @@ async function resend(
   return count;
 }
 
-/** When a caller may try again that has too many resends pending, in seconds. */
+/** The delay after which a caller with too many pending resends may try again, in seconds. */
 const RETRY_RESEND_SECONDS = 10;
 
 /**

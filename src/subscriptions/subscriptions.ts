@@ -141,7 +141,8 @@ export type Changeable = "url" | "events" | "description" | "headerNames" | "sea
  * Changes the given fields of a subscription. Reads whether it did, and the wake-up messages to send.
  *
  * Pending deliveries of event types that are no longer listed are cancelled, and the circuits of these types are forgotten.
- * Nothing is known yet about another URL, so all circuits are, and what failed at the previous one is due at once.
+ * Nothing is known yet about another URL. So all circuits are forgotten, and deliveries that failed at the previous URL
+ * are due at once.
  *
  * @param seen the fields as they were read. If one of them has changed since, nothing is changed.
  */
@@ -200,8 +201,8 @@ function cancelUnlisted(events: readonly WebhookEvent[]) {
 }
 
 /**
- * Returns the columns of the sending state: those of a new subscription if `isElsewhere`, and otherwise without what is
- * known about event types that are not in `events`.
+ * Returns the columns of the sending state: those of a new subscription if `isElsewhere`, and otherwise the present
+ * ones, without the circuits of event types that are not in `events`.
  */
 function forget(isElsewhere: SQL, events: readonly WebhookEvent[]) {
   const unlisted = WebhookEvent.options.filter((type) => !events.includes(type));

@@ -63,9 +63,9 @@ function isOfTenant(via: string): boolean {
 const PRUNED_MAX = 10;
 
 /**
- * Deletes the oldest changes that a workspace made in its portal or with its API keys, beyond `PORTAL_CHANGES_KEPT`, so
- * that no tenant can fill the database that it shares with others. Calls of the platform stay, and so do changes of
- * URLs, secrets and headers in the portal, which `findLastingWait` bounds.
+ * Deletes the oldest changes that a workspace made in its portal or with its API keys, beyond `PORTAL_CHANGES_KEPT`.
+ * Otherwise, a tenant could fill the database that it shares with others. Calls of the platform stay, and so do changes
+ * of URLs, secrets and headers in the portal, which `findLastingWait` bounds.
  */
 function pruneChanges(workspaceId: string): Part {
   const { at, id, via } = auditTrail;

@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { WebhookEvent } from "../contract/enumerations.ts";
 
-/* The shapes in which operations show a workspace, its API keys and its changes. The portal's page uses them, too. */
+/* The shapes in which operations and the portal's page show a workspace, its API keys and its changes. */
 
 const Time = z.string();
 

@@ -125,7 +125,7 @@ function periodToSearch(webhook: WebhookDetails, query: URLSearchParams, workspa
 /** Offers to send the listed events again, unless it is a single one, which has its own button. */
 function ResendShown({ webhook, query }: { webhook: WebhookDetails; query: URLSearchParams }) {
   const states = resendable(query.get("state"));
-  // What was found has a button in its row.
+  // A found delivery has a button in its row.
   const isFound = foundBy(query) !== "";
   if (isReadOnly() || webhook.state === "disabled" || isFound || states.length === 0) return null;
   const { since, until } = periodOf(query);

@@ -120,7 +120,7 @@ function Rows({ failures, empty, query, webhooks }: RowsProps) {
   const resent = webhooks.flatMap(({ webhookId }) =>
     resends.of(webhookId).map((delivery) => ({ ...delivery, webhookId })),
   );
-  // What was resent keeps its place, even if the list no longer has it.
+  // A resent delivery keeps its place, even if the list no longer has it.
   const rows = new Map(
     [...failures, ...resent].map((one) => [`${one.eventId} ${one.webhookId}`, one]),
   );

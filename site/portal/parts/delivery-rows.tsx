@@ -25,7 +25,7 @@ export function DeliveryRows({ webhook, deliveries, empty, query = {}, current =
   const { webhookId } = webhook;
   const resends = useResends();
   const { isBusy, fault } = resends;
-  // What was resent keeps its place, even if the list no longer has it.
+  // A resent delivery keeps its place, even if the list no longer has it.
   const rows = new Map([...deliveries, ...resends.of(webhookId)].map((one) => [one.eventId, one]));
   if (rows.size === 0) return <>{empty}</>;
   return (

@@ -51,7 +51,7 @@ function SecretDialog({ of: made, onClose }: { of: NewSecret; onClose(): void })
       onClose={() => {
         onClose();
         made.onStored?.();
-        // What opened the dialog may be gone.
+        // The element that opened the dialog may be gone.
         if (document.activeElement === document.body)
           document.querySelector("h1")?.focus({ preventScroll: true });
       }}

@@ -477,7 +477,7 @@ describe("an attempt", () => {
 });
 
 describe("rows", () => {
-  test("next to 5,000 settled deliveries, a dispatch reads only what is pending, and writes only what it does", async () => {
+  test("next to 5,000 settled deliveries, a dispatch reads only pending ones, and writes only its own", async () => {
     const { id, workspaceId } = await owed(5_000, NOW);
     await setDeliveries(id, { state: "delivered", settledAt: NOW });
     await announceLeads(workspaceId, 10, NOW);

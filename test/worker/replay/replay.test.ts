@@ -524,7 +524,7 @@ test.each([9, 11])(
   },
 );
 
-test("A first attempt in flight while its subscription is disabled, and enabled with a replay, is made again", async () => {
+test("A first attempt in flight is made again if its subscription is disabled, and enabled with a replay", async () => {
   const { id } = await owed(1, T0);
   const held = await heldDispatch(NOW, id);
   await commit(db, disableSubscription(id, NOW));
