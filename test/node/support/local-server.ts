@@ -63,17 +63,16 @@ function copyCheckout(): string {
  * Runs `npm start` until `stop`.
  *
  * @param change changes the copy of this checkout in which it runs.
- * @param args,env of `npm start`.
+ * @param env of `npm start`.
  */
 export async function startLocalServer(
   change: (folder: string) => void = () => {},
-  args: string[] = [],
   env: NodeJS.ProcessEnv = {},
 ): Promise<LocalServer> {
   const folder = copyCheckout();
   change(folder);
   const port = await freePort();
-  const server = startIn(folder, "start", args, { ...env, PORT: String(port) });
+  const server = startIn(folder, "start", [], { ...env, PORT: String(port) });
   const end = async () => {
     server.child.kill("SIGINT");
     await server.ended;
