@@ -49,7 +49,7 @@ export interface Statements<R> {
 export type RowQuery<Row> = BatchItem<"sqlite"> & { readonly _: { readonly result: Row[] } };
 
 /**
- * A Drizzle query, or raw SQL. The result of a query that returns rows is these rows; that of any other is undefined.
+ * A Drizzle query, or raw SQL. The result of a query that returns rows is these rows; any other query has no result.
  * `qb.all<Row>(sql)` reads the rows of raw SQL. They have the types of SQLite: strings for JSON, 0 and 1 for booleans.
  */
 type DrizzleQuery = BatchItem<"sqlite"> | SQL;
@@ -197,7 +197,7 @@ const TRIES = 4;
 /** A statement that precedes each transaction of a client, and makes it fail unless it may write. */
 export interface Guard {
   readonly query: Query;
-  /** Converts the error of a transaction, which may be that of the statement. */
+  /** Converts the error of a transaction, which the statement may have caused. */
   toError(error: unknown): unknown;
 }
 

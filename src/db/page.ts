@@ -67,7 +67,7 @@ const FEW = PAGE_MAX_BYTES / RECORD_MAX_BYTES;
 
 /**
  * Prepares the query for a page of a list, and returns the function that reads one. The query reads one row more than
- * it shows, and returns no more than half a megabyte (`boundBytes`). That of leads is:
+ * it shows, and returns no more than half a megabyte (`boundBytes`). For leads, it is:
  *
  *     SELECT … FROM leads WHERE workspace_id = :workspaceId AND (created_at, id) < (:at, :id)
  *     ORDER BY created_at DESC, id DESC LIMIT :rows

@@ -201,7 +201,7 @@ const IS_OVERTAKEN = sql`((${deliveries.priority}, ${deliveries.dueAt}) IS NOT (
   OR change.value->>'state' <> 'delivered' AND ${sql.placeholder("claimedUrl")} <> (SELECT ${subscriptions.url} FROM ${subscriptions} WHERE ${SUBSCRIPTION}))`;
 
 // A success is stored in the row of its delivery alone. If the delivery is sent again, its next attempt overwrites the
-// row, so the success is stored as an attempt, too.
+// row, so the success is also stored as an attempt.
 const storeAttempts = prepared(
   insertAttempts(
     {

@@ -146,7 +146,7 @@ function entryOf(kind: EmailKind, candidate: Candidate, now: number): Announceme
   if (!isNews && !isReminded) return null;
   const { failing } = announced;
   if (kind === "recovered" && !(failing && since > failing.since)) return null;
-  // The entry of a recovery replaces that of the failure.
+  // The entry of a recovery replaces the entry of the failure.
   const replaced = kind === "recovered" ? [last, failing] : [last];
   const emails = replaced
     .filter((one) => one !== undefined && now - one.announcedAt < DAY_MS)

@@ -152,7 +152,7 @@ function isPrivateHost(hostname: string): boolean {
   return !host.includes(".") || SPECIAL_SUFFIXES.has(host.slice(host.lastIndexOf(".") + 1));
 }
 
-/** Whether an IP address is public, unicast, and not that of a cloud metadata service. */
+/** Whether an IP address is public and unicast, and belongs to no cloud metadata service. */
 export function isPublicAddress(text: string): boolean {
   const address = ipaddr.parse(text);
   if (CLOUD_METADATA.includes(address.toString()) || address.range() !== "unicast") return false;

@@ -50,8 +50,8 @@ export type WebhookDelivery = z.infer<typeof WebhookDelivery>;
 /*
  * The body of an event: the exact bytes that are signed and sent, the same in each attempt. It is stored, because a
  * run or an automation may change after its event. Only the body of `lead.created` is made from the lead's row each
- * time, because a lead never changes (a trigger rejects updates of its row). Before leads may change, what an event says
- * of one must be stored with the event, encrypted.
+ * time, because a lead never changes (a trigger rejects updates of its row). Before leads may change, the lead of an
+ * event must be stored with the event, encrypted.
  *
  * A field that is added to leads therefore also appears in earlier events that are sent from then on.
  */

@@ -143,8 +143,8 @@ interface FailureRow {
 }
 
 /**
- * Selects the last attempt of the newest delivery that is retried, and that of the newest exhausted one, each with its
- * response.
+ * Selects the last attempts of two deliveries, each with its response: the newest one that is retried, and the newest
+ * exhausted one.
  */
 function selectLastFailures(which: SQL | undefined) {
   return qb.all<FailureRow>(sql`
@@ -259,7 +259,7 @@ const RECORDING_MAX_MS = MINUTE_MS;
  * reading all events. The platform knows since when its workspace had no access.
  *
  * The time may be too early if more than `ENDED_EXAMINED_MAX` deliveries have failed, or by `RECORDING_MAX_MS` if the
- * subscription is disabled. So a replay from that time leaves out no event, and it sends none that was delivered.
+ * subscription is disabled. A replay from that time still leaves out no event, and sends no delivered one.
  */
 export async function findUndeliveredSince(
   db: Database,

@@ -39,7 +39,7 @@ export const STEPS: Record<
   (env: Env, move: Move) => Promise<void>
 > = { draining: drain, copying: copyChunk, switching: openTarget };
 
-/** SQL condition: the row is that of the workspace, and this move has locked it. */
+/** SQL condition: the row is the workspace's own, and this move has locked it. */
 const isLockedBy = ({ id, workspaceId }: LockedBy) =>
   and(eq(workspaces.id, workspaceId), eq(workspaces.moveId, id));
 

@@ -11,7 +11,7 @@ export interface Call {
   placement?: Placement;
   /** The person who acts, as the caller names them; null or absent if it does not. */
   actor?: string | null;
-  /** Notes ids for the audit trail that the fields of the input do not have, such as that of the workspace. */
+  /** Notes ids for the audit trail that the fields of the input do not have, such as the id of the workspace. */
   note?(...ids: string[]): void;
   /**
    * Notes for the audit trail that the call changes a subscription, before it does so: if it fails, the change may have

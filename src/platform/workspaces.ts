@@ -81,7 +81,7 @@ export const createWorkspace = operation({
   },
 });
 
-/** Finds the smallest database that responds and is not closed; that of the directory if there is none. */
+/** Finds the smallest database that responds and is not closed; if there is none, the database of the directory. */
 async function findSmallest(env: Env): Promise<Placement> {
   if (hasOneDatabase(env)) return placementIn(env, DIRECTORY);
   const closed: string[] = env.DATABASES_CLOSED.split(",").map((name) => name.trim());

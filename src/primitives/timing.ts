@@ -9,7 +9,7 @@ export function timeBudget(ms: number): () => boolean {
 }
 
 /**
- * Does work whose `signal` is aborted after `ms`. The timer is cleared when the work ends, unlike that of
+ * Does work whose `signal` is aborted after `ms`. The timer is cleared when the work ends, unlike the timer of
  * `AbortSignal.timeout`, because an invocation may have at most 10,000 timers.
  */
 export async function abortAfter<T>(
@@ -25,7 +25,9 @@ export async function abortAfter<T>(
   }
 }
 
-/** Returns the result of work that ends within `ms`, or else that of `late`, which may throw. The work goes on. */
+/**
+ * Returns the result of work that ends within `ms`, or else the result of `late`, which may throw. The work goes on.
+ */
 export function withTimeout<T, L>(ms: number, work: Promise<T>, late: () => L): Promise<T | L> {
   return abortAfter(ms, (signal) => {
     const { promise, resolve } = Promise.withResolvers<void>();

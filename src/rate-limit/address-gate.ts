@@ -9,7 +9,7 @@ const NETWORK_FAILURES_MULTIPLE = 16;
 export interface CountedFailure {
   /** The one that had already used up its failures; null if neither had, so this failure was counted. */
   blocked: keyof AddressName | null;
-  /** The window of the block, or that of its network if it leaves less. */
+  /** The window of the block, or the window of its network if that leaves less. */
   rateLimit: RateLimit;
 }
 

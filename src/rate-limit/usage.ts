@@ -39,7 +39,7 @@ export function countUsage(
   return all.slice(-USAGE_HOURS);
 }
 
-/** Returns the 24 hours up to that of `now`, oldest first. An hour without requests has zeros. */
+/** Returns the last 24 hours, oldest first, the hour of `now` included. An hour without requests has zeros. */
 export function lastHours(hours: readonly HourUsage[], now: number) {
   const current = Math.floor(now / HOUR_MS) * HOUR_MS;
   return Array.from({ length: USAGE_HOURS }, (_, i) => {

@@ -9,9 +9,9 @@ import { isOnPage, mapItems, type PageRequest, preparePage } from "../db/page.ts
 import { automations } from "../db/schema.ts";
 
 /*
- * Automations: queries and their public shape. leads.ts and runs.ts have those of leads and runs; person.ts says what is
- * personal in a lead, and custom-fields.ts what the platform may add to it. finding.ts searches leads by personal data,
- * and removals.ts removes automations with their runs.
+ * Automations: queries and their public shape. leads.ts and runs.ts have the same for leads and runs. person.ts lists
+ * the personal fields of a lead, and custom-fields.ts checks the fields that the platform adds to it. finding.ts
+ * searches leads by personal data, and removals.ts removes automations with their runs.
  */
 
 export type AutomationRow = typeof automations.$inferSelect;

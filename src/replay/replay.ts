@@ -39,7 +39,8 @@ const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "miss
 
 /**
  * How far the range of a call that enables a subscription extends beyond the time of the call. The subscription is
- * enabled a moment later and misses what is recorded until then, and an event may be dated by a clock that is ahead.
+ * enabled a moment later, and misses events that are recorded until then. An event may also be dated by a clock that is
+ * ahead.
  */
 const ENABLING_MAX_MS = MINUTE_MS;
 

@@ -29,8 +29,8 @@ export const VIA_PORTAL = "portal";
 export const VIA_API = "api:";
 
 /**
- * Inserts an entry, unless it is stored already. If its workspace is erased, or about to be, the entry has no change:
- * `clearChanges` may have cleared the others already.
+ * Inserts an entry, unless it is stored already. If its workspace is erased, or about to be, the entry has no change,
+ * because `clearChanges` may have cleared the others already.
  */
 export async function insertAuditEntry(db: Database, entry: AuditEntry): Promise<void> {
   const { webhookId, before, after } = auditTrail;

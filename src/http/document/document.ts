@@ -14,7 +14,7 @@ const CONTACT = {
   url: "https://example.com/support",
 };
 
-// This object stands outside the call below, because the type of `info` there is that of OpenAPI 3.0.
+// This object stands outside the call below, because `info` has the type of OpenAPI 3.0 there.
 const INFO = {
   title: "Public API",
   version: CONTRACT_VERSION,

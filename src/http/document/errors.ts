@@ -117,7 +117,7 @@ const EXAMPLES = {
 
 type ErrorExample = keyof typeof EXAMPLES;
 
-/** The examples of the error responses that have several, or one that differs from that of their code. */
+/** The examples of the error responses that have several, or one other than the example of their code. */
 const EXAMPLES_OF: Partial<Record<ErrorResponse, ErrorExample[]>> = {
   InvalidQuery: ["limit_out_of_range", "cursor_unreadable"],
   InvalidControl: ["status_unknown", "status_missing", "property_unknown"],

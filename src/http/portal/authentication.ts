@@ -19,7 +19,7 @@ async function limitRequests(c: Context<AppEnv>, key: string): Promise<void> {
   if (!success) throw new ApiError("rate_limited", { retry_after_seconds: WINDOW_SECONDS });
 }
 
-/** The path that exchanges the token of a link for that of a session. All other paths require a session. */
+/** The path that exchanges the token of a link for the token of a session. All other paths require a session. */
 export const EXCHANGE = "/portal/api/session";
 
 /**

@@ -61,8 +61,8 @@ portal.use("/portal/api/*", authenticatePortal);
 portal.use("/portal/api/webhooks/*", served("webhooks"));
 
 /**
- * Exchanges the token of a link for that of a session. Only the audit trail notes it, so a link can be exchanged again
- * until it expires, for a session that ends at the same time.
+ * Exchanges the token of a link for the token of a session. Only the audit trail notes it, so a link can be exchanged
+ * again until it expires, for a session that ends at the same time.
  */
 portal.post(EXCHANGE, async (c) => {
   const { grant, name } = c.get("portal");

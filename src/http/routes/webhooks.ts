@@ -243,8 +243,8 @@ function invalidUrl(reason: Reason): ApiError {
 }
 
 /**
- * Returns the subscription of a request with its secret. It may be that of an earlier request with the same
- * `Idempotency-Key`.
+ * Returns the subscription of a request with its secret. An earlier request with the same `Idempotency-Key` may have
+ * created it.
  *
  * @throws ApiError if the earlier request was a different one.
  */
