@@ -1,6 +1,6 @@
 /*
- * To add an error or an alarm: `logError` where it happens, `scripts/alarms/alarms.json` if it is to page somebody, and a
- * section of five lines in `docs/runbook.md`, which `test/node/runbook.test.ts` requires.
+ * To add an error or an alarm: `logError` where it happens, `scripts/alarms/alarms.json` if it is to page an operator,
+ * and a section of five lines in `docs/runbook.md`, which `test/node/runbook.test.ts` requires.
  */
 
 /** Fields of a log line. They have our own numbers, ids and names, and never text that a client sent. */

@@ -417,7 +417,7 @@ export const events = sqliteTable(
  * in the order of their due times.
  */
 export const PRIORITY = {
-  /** Somebody has resent the event by its id. No circuit holds it. */
+  /** A person has resent the event by its id. No circuit holds it. */
   resend: 0,
   /** Not tried yet. */
   untried: 1,

@@ -166,7 +166,7 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
       disable: false,
     };
   }
-  // Somebody may resend to an endpoint that is known to fail.
+  // A person may resend to an endpoint that is known to fail.
   if (isByHand)
     return {
       state: loaded,

@@ -55,7 +55,7 @@ export async function controlAutomation(
     const change = decideChange(row, { ...row, status, reportedAt: "latest" }, now);
     if (!change) {
       // The conflict may be with this call itself. If D1 loses the reply to a commit, the database client tries it
-      // again, and the second try finds the automation changed. Nobody has sent the wake-up messages of the first try,
+      // again, and the second try finds the automation changed. No call has sent the wake-up messages of the first try,
       // so they are read here.
       const wakeUps = tries > 0 ? await query(db, selectWakeUps(workspaceId, now)) : [];
       return { result: "done", row, wakeUps };

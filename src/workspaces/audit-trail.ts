@@ -86,7 +86,7 @@ function isChangeOf(workspaceId: string, lasting: boolean): SQL | undefined {
 }
 
 /**
- * Whether a change is about a URL, a secret or a header. Somebody who has stolen a session changes these, and must not
+ * Whether a change is about a URL, a secret or a header. A person who has stolen a session changes these, and must not
  * be able to remove the entries.
  */
 export function isLasting({ method, before, after }: Partial<AuditEntry>): boolean {
