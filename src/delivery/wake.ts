@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { and, eq, isNull, lte, sql } from "drizzle-orm";
 import { isId } from "../contract/ids.ts";
 import { SWEEP_MAX } from "../contract/limits.ts";
-import { MINUTE_MS } from "../contract/time.ts";
+import { DAY_MS, MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, prepared, query, readAs, type Statements } from "../db/client.ts";
 import { DIRECTORY, isBound } from "../db/databases.ts";
@@ -28,10 +28,12 @@ import { type QueueName, queueOf } from "./policy.ts";
 export interface WakeUp {
   subscriptionId: string;
   queue: QueueName;
-  /** When its message is to arrive, in Unix milliseconds; at once if absent. */
+  /** When its message is to arrive, in Unix milliseconds: at once if absent, and within `DELAY_MAX_MS`. */
   wakeAt?: number;
 }
 
+/** The longest delay of a message that Cloudflare Queues accepts. A later retry takes a second message. */
+const DELAY_MAX_MS = DAY_MS;
 /** A message that was noted for this long from now, or less, counts as arrived: consumers' clocks differ a little. */
 const ARRIVED_MS = 1_000;
 
@@ -62,7 +64,7 @@ export function nextWakeUp(facts: WakeUpFacts, now: number): WakeUp | null {
   if (nextSendAt === null || !facts.maySend) return null;
   if (nextSendAt <= now) return wakeUp;
   const arrivesInTime = nextMessageAt > now + ARRIVED_MS && nextMessageAt <= nextSendAt;
-  return arrivesInTime ? null : { ...wakeUp, wakeAt: nextSendAt };
+  return arrivesInTime ? null : { ...wakeUp, wakeAt: Math.min(nextSendAt, now + DELAY_MAX_MS) };
 }
 
 /** Notes when the delayed message of a subscription arrives, unless another dispatch has leased it in the meantime. */
@@ -176,8 +178,6 @@ export function isWakeUp(body: unknown, env: Env): body is WakeUpMessage {
   return success && isBound(env, data.database ?? DIRECTORY);
 }
 
-/** The longest delay of a message that Cloudflare Queues accepts. */
-const DELAY_MAX_SECONDS = 86_400;
 /** Maximum messages that Cloudflare Queues accepts in one call. */
 const MESSAGES_MAX = 100;
 
@@ -227,6 +227,5 @@ async function sendBatch(
 }
 
 function delayUntil(wakeAt: number): number {
-  const seconds = Math.ceil((wakeAt - Date.now()) / 1000);
-  return Math.min(Math.max(0, seconds), DELAY_MAX_SECONDS);
+  return Math.max(0, Math.ceil((wakeAt - Date.now()) / 1000));
 }

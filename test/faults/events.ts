@@ -6,7 +6,7 @@ import { type Fault, faultsIn } from "./fault.ts";
 export const EVENTS: Fault[] = [
   ...faultsIn("", [
     ["delivery/wake.ts", '.refine((id) => isId("webhook", id))', "", "a message that is no wake-up message is dropped"],
-    ["delivery/wake.ts", "Math.min(Math.max(0, seconds), DELAY_MAX_SECONDS)", "Math.max(0, seconds)", "a message is not delayed longer than queues allow"],
+    ["delivery/wake.ts", "Math.min(nextSendAt, now + DELAY_MAX_MS)", "nextSendAt", "a message is not delayed longer than queues allow"],
     ["delivery/send.ts", 'if (await isForbidden(url)) return { kind: "refused" };', "", "a private address is not sent to"],
     ["delivery/ending.ts", "> ${now - DAY_MS})", "> ${now})", "e-mails about a subscription that was deleted count for a day"],
     ["delivery/ending.ts", ".where(and(which, isNull(subscriptions.deletedAt)))", ".where(which)", "a second deletion answers 404"],

@@ -94,6 +94,15 @@ describe("a dispatch", () => {
     expect(await dispatchAt(NOW - 1_000, [id], OK)).toMatchObject([{ wakeAt: NOW }]);
   });
 
+  test("asks for a message a day ahead at most, as queues require, and then for another one", async () => {
+    const { id } = await owed(1, NOW);
+    await setDeliveries(id, { dueAt: NOW + 1.2 * DAY_MS, priority: PRIORITY.retry, attempts: 10 });
+    expect(await dispatchAt(NOW, [id], OK)).toMatchObject([{ wakeAt: NOW + DAY_MS }]);
+    expect(await dispatchAt(NOW + DAY_MS, [id], OK)).toMatchObject([
+      { wakeAt: NOW + 1.2 * DAY_MS },
+    ]);
+  });
+
   test.each([
     [1, 2],
     [20, 2],
