@@ -103,7 +103,9 @@ export function chooseAnnouncements(candidates: Candidate[], now: number): Annou
   const [first] = candidates;
   if (!first) return [];
   const { workspaceId, administrators, recent } = first;
-  const recipients = [...new Set(administrators.map(addressOf))];
+  // One person may be named twice, in upper and lower case.
+  const byPerson = Map.groupBy(administrators.map(addressOf), (email) => email.toLowerCase());
+  const recipients = [...byPerson.values()].flatMap(([email]) => email ?? []);
   if (recipients.length === 0) return [];
   const isSoon = ({ kind, host }: AnnouncementEntry) =>
     recent.some(

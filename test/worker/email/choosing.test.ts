@@ -197,6 +197,7 @@ describe("an e-mail is chosen", () => {
     const administrators = [
       "one@example.com",
       { email: "one@example.com", language: "en" as const },
+      "One@Example.com",
     ];
     const [announcement] = chooseAnnouncements([candidate({ ...FAILING, administrators })], NOW);
     expect(announcement?.recipients).toEqual(["one@example.com"]);
