@@ -85,6 +85,8 @@ CREATE TABLE `deliveries` (
 	`settled_at` integer,
 	`attempts_made` integer DEFAULT 0 NOT NULL,
 	`delivered_earlier` integer DEFAULT false NOT NULL,
+	`replay_id` text,
+	`state_before` text,
 	PRIMARY KEY(`subscription_id`, `event_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
@@ -145,6 +147,23 @@ CREATE TABLE `moves` (
 	`since` integer NOT NULL
 ) WITHOUT ROWID;
 --> statement-breakpoint
+CREATE TABLE `replays` (
+	`workspace_id` text NOT NULL,
+	`subscription_id` text NOT NULL,
+	`id` text NOT NULL,
+	`filter` text NOT NULL,
+	`created_at` integer NOT NULL,
+	`cursor` text,
+	`examined_at` integer NOT NULL,
+	`scheduled` integer DEFAULT 0 NOT NULL,
+	`delivered` integer DEFAULT 0 NOT NULL,
+	`failed` integer DEFAULT 0 NOT NULL,
+	`result` text,
+	`ended_at` integer,
+	PRIMARY KEY(`workspace_id`, `subscription_id`, `id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `replays_unended` ON `replays` (`examined_at`) WHERE ended_at IS NULL;--> statement-breakpoint
 CREATE TABLE `runs` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,
@@ -219,6 +238,8 @@ CREATE TABLE `workspaces` (
 	`sealed_data_key` text,
 	`test_events` integer DEFAULT 0 NOT NULL,
 	`test_events_since` integer DEFAULT 0 NOT NULL,
+	`redelivered` integer DEFAULT 0 NOT NULL,
+	`redelivered_since` integer DEFAULT 0 NOT NULL,
 	`sessions_not_before` integer DEFAULT 0 NOT NULL,
 	`revoked_keys` text DEFAULT '{}' NOT NULL,
 	`webhooks_max` integer,

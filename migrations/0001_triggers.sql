@@ -142,7 +142,25 @@ BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `workspaces_update_locked` BEFORE UPDATE OF id, name, admin_emails, access_granted, sealed_data_key, test_events, test_events_since, sessions_not_before, webhooks_max, created_at ON `workspaces`
+CREATE TRIGGER `replays_insert_locked` BEFORE INSERT ON `replays`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
+BEGIN
+	SELECT RAISE(ABORT, 'moving: try again');
+END;
+--> statement-breakpoint
+CREATE TRIGGER `replays_update_locked` BEFORE UPDATE ON `replays`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
+BEGIN
+	SELECT RAISE(ABORT, 'moving: try again');
+END;
+--> statement-breakpoint
+CREATE TRIGGER `replays_delete_locked` BEFORE DELETE ON `replays`
+WHEN (SELECT write_lock FROM workspaces WHERE id = OLD.workspace_id) = 'locked'
+BEGIN
+	SELECT RAISE(ABORT, 'moving: try again');
+END;
+--> statement-breakpoint
+CREATE TRIGGER `workspaces_update_locked` BEFORE UPDATE OF id, name, admin_emails, access_granted, sealed_data_key, test_events, test_events_since, redelivered, redelivered_since, sessions_not_before, webhooks_max, created_at ON `workspaces`
 WHEN OLD.write_lock = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');

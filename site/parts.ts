@@ -17,7 +17,9 @@ import {
   POST_TIMEOUT_MS,
   READ_MAX_MS,
   RECORD_MAX_BYTES,
+  REDELIVERIES_PER_HOUR,
   REDELIVERY_MAX_AGE_MS,
+  REPLAYS_MAX,
   RESENDS_PENDING_MAX,
   RESPONSES_PER_DAY,
   RETRY_AFTER_MAX_SECONDS,
@@ -216,6 +218,16 @@ function limits(): string {
         "Pending resends of individual events, for each webhook",
         String(RESENDS_PENDING_MAX),
         "429 `rate_limited`",
+      ],
+      [
+        "Events of a workspace that are resent and replayed",
+        `${number(REDELIVERIES_PER_HOUR)} an hour`,
+        "429 `rate_limited`; a replay that has begun continues in the next hour.",
+      ],
+      [
+        "Replays of a webhook",
+        String(REPLAYS_MAX),
+        "A new one replaces the oldest that has ended; if none has, 429 `rate_limited`.",
       ],
     ],
     Portal: [

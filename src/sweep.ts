@@ -12,6 +12,8 @@ import { deleteExpired, parseRetention } from "./lifecycle/retention.ts";
 import { log, logError } from "./log.ts";
 import { continueMoves, settleMoves } from "./moving/move.ts";
 import { deleteOldAutomations } from "./records/removals.ts";
+import { advanceUnended } from "./replay/replay.ts";
+import { findUnended } from "./replay/replays.ts";
 import { noteServiceHealth, SWEPT } from "./service-health.ts";
 import { deleteOldAuditEntries } from "./workspaces/audit-trail.ts";
 import { type Placement, placementIn } from "./workspaces/placement.ts";
@@ -40,7 +42,7 @@ interface JobContext extends Placement {
 type Job = (context: JobContext) => Promise<unknown>;
 
 /** The jobs that continue while their budget lasts, in each database. */
-const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, limitPending];
+const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, limitPending, continueReplays];
 /** The jobs that take some sixty statements together, in each database. */
 const SHORT_JOBS: Job[] = [requeueLate, deleteEnded, deleteOld];
 
@@ -126,6 +128,19 @@ async function limitPending({ database, db, env, now, budget }: JobContext): Pro
     position = found.at(-1)?.subscriptionId ?? "";
   } while (position !== "" && budget.hasMore());
   await updatePosition(db, part, position);
+}
+
+/** How long a replay waits for its caller before the scheduled job continues it. */
+const CALLER_GONE_MS = MINUTE_MS / 2;
+
+/** Continues the replays whose callers have gone, a part of each, and ends those that are done. */
+async function continueReplays({ database, db, env, now, budget }: JobContext): Promise<void> {
+  for (const replay of await findUnended(db, now - CALLER_GONE_MS)) {
+    if (!budget.hasMore()) return;
+    const queue = await advanceUnended(db, replay, now, () => budget.hasMore());
+    const { subscriptionId } = replay;
+    if (queue) await sendWakeUps(env, database, [{ subscriptionId, queue }]);
+  }
 }
 
 /** Sends wake-up messages for subscriptions with late deliveries, from where the last run stopped. */

@@ -14,6 +14,7 @@ import type {
 } from "../../src/history/views.ts";
 import type {
   ApiKeyView,
+  ReplayView,
   WebhookChangeView,
   WorkspaceChangeView,
   WorkspaceDetails,
@@ -210,3 +211,10 @@ export const redeliver = (
   id: string,
   body: { eventIds: string[] } | (RedeliveryRange & { cursor: string | null; dryRun?: boolean }),
 ) => call<Redelivered>("POST", `${webhook(id)}/redeliver`, body);
+
+/** The last replays of a webhook, newest first. */
+export const listReplays = async (id: string) =>
+  (await call<{ items: ReplayView[] }>("GET", `${webhook(id)}/replays`)).items;
+
+export const stopReplay = (id: string, replayId: string) =>
+  call<object>("POST", `${webhook(id)}/stop`, { replayId });

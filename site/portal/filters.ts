@@ -1,3 +1,7 @@
+import type { WebhookEvent } from "../../src/contract/enumerations.ts";
+import { REDELIVERY_MAX_AGE_MS } from "../../src/contract/limits.ts";
+import { HOUR_MS } from "../../src/contract/time.ts";
+
 /*
  * The filters of a list of deliveries in the address of the page. Days are those of the reader's time zone.
  */
@@ -69,4 +73,20 @@ export function toFind(text: string): Partial<Record<Name, string>> {
 /** Returns what a reader has typed to find, from an address. */
 export function foundBy(query: URLSearchParams): string {
   return query.get("eventId") ?? query.get("leadId") ?? query.get("lead") ?? "";
+}
+
+/**
+ * Returns the events that a list with these filters shows. They end now at the latest, and begin where events can still
+ * be sent again; an hour of tolerance, because clocks differ.
+ */
+export function rangeOf(query: URLSearchParams, states: string[], now = Date.now()) {
+  const { since, until } = periodOf(query, now);
+  const oldest = new Date(now - REDELIVERY_MAX_AGE_MS + HOUR_MS).toISOString();
+  return {
+    since: since === null || since < oldest ? oldest : since,
+    until: until ?? new Date(now).toISOString(),
+    states,
+    type: query.get("type") as WebhookEvent | null,
+    status: query.get("status"),
+  };
 }

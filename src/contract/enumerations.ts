@@ -82,6 +82,10 @@ export const ShownDeliveryState = z.enum([
 ]);
 export type ShownDeliveryState = z.infer<typeof ShownDeliveryState>;
 
+/** The class of the last attempt's status, or `none` if there was no response. */
+export const StatusClass = z.enum(["1xx", "2xx", "3xx", "4xx", "5xx", "none"]);
+export type StatusClass = z.infer<typeof StatusClass>;
+
 /** The states by which lists of deliveries are filtered; a `waiting` one is pending or retrying. */
 export const DeliveryStateFilter = z.enum([...ShownDeliveryState.options, "waiting"]);
 export type DeliveryStateFilter = z.infer<typeof DeliveryStateFilter>;

@@ -26,6 +26,7 @@ export const LeadId = id("lead");
 export const WebhookId = id("webhook");
 export const EventId = id("event");
 export const KeyId = id("key");
+export const ReplayId = id("replay");
 
 /** Returns the kind of the id, or ids, that a field holds; undefined if it holds something else. */
 export function idKindOf(field: z.core.$ZodType): IdKind | undefined {

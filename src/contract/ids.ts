@@ -1,6 +1,6 @@
 import { toHex } from "../primitives/bytes.ts";
 
-/** The prefix of each kind of id; the last two are internal. */
+/** The prefix of each kind of id; the last three are internal. */
 export const ID_PREFIXES = {
   automation: "aut_",
   agent: "agt_",
@@ -10,6 +10,7 @@ export const ID_PREFIXES = {
   event: "evt_",
   workspace: "wks_",
   key: "key_",
+  replay: "rpl_",
 } as const;
 
 export type IdKind = keyof typeof ID_PREFIXES;

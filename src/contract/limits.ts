@@ -195,6 +195,15 @@ export const ERASED_LEADS_KEPT_DAYS = 15;
 /** How long a removed automation is stored, so that no older report from such a queue brings it back. */
 export const REMOVED_AUTOMATIONS_KEPT_DAYS = 15;
 
+/**
+ * Maximum events of a workspace that calls may send again in an hour, by id and by range together. Each one writes some
+ * ten rows, with its attempt, or if it is cancelled instead. A call that begins below the maximum may exceed it by its
+ * own events.
+ */
+export const REDELIVERIES_PER_HOUR = 20_000;
+/** Maximum replays that are stored of a subscription. A new one replaces the oldest that has ended. */
+export const REPLAYS_MAX = 50;
+
 /** The maximum age of an event that can be sent again. */
 export const REDELIVERY_MAX_AGE_MS = 30 * DAY_MS;
 /**

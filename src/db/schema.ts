@@ -13,7 +13,9 @@ import type {
   AutomationType,
   DeliveryState,
   LeadSource,
+  RedeliveryState,
   RunStatus,
+  StatusClass,
   TriggerType,
   WebhookEvent,
 } from "../contract/enumerations.ts";
@@ -82,6 +84,9 @@ export const workspaces = sqliteTable(
     /** The number of test events in the minute that began at `testEventsSince`. */
     testEvents: integer("test_events").notNull().default(0),
     testEventsSince: integer("test_events_since").notNull().default(0),
+    /** The number of events that were sent again in the hour that began at `redeliveredSince`. */
+    redelivered: integer().notNull().default(0),
+    redeliveredSince: integer("redelivered_since").notNull().default(0),
     /** Portal links and sessions that were issued up to this time are invalid: see `PortalGrant`. */
     sessionsNotBefore: integer("sessions_not_before").notNull().default(0),
     /** The API keys that were revoked in the last hour, by id, with the time: see `guardWrites`. */
@@ -461,6 +466,10 @@ export const deliveries = sqliteTable(
     attemptsMade: integer("attempts_made").notNull().default(0),
     /** Whether one of the earlier attempts delivered it. */
     deliveredEarlier: integer("delivered_earlier", { mode: "boolean" }).notNull().default(false),
+    /** The replay that sends it again, and counts its outcomes; null if none did, or if it was resent since. */
+    replayId: text("replay_id"),
+    /** The state in which the replay has found it, which a stop gives back; null if it had no delivery. */
+    stateBefore: text("state_before").$type<DeliveryState>(),
   },
   (table) => [
     primaryKey({ columns: [table.subscriptionId, table.eventId] }),
@@ -523,6 +532,51 @@ export const deliveryCounts = sqliteTable(
   ],
 );
 
+/** The events of a replay: those of a time range in some states. Times are Unix milliseconds. */
+export interface ReplayFilter {
+  since: number;
+  /** Exclusive. */
+  until: number;
+  states: readonly RedeliveryState[];
+  type: WebhookEvent | null;
+  /** The status of the last attempt, or its class. */
+  status: number | StatusClass | null;
+}
+
+/** Why a replay examines and sends no more: all is sent, a person has stopped it, or its subscription was disabled. */
+export type ReplayResult = "done" | "stopped" | "interrupted";
+
+/**
+ * The replays of a subscription (replay/replays.ts). The dispatch counts their deliveries (dispatch/claims.ts), and the
+ * audit trail has the persons who began them.
+ */
+export const replays = sqliteTable(
+  "replays",
+  {
+    workspaceId: text("workspace_id").notNull(),
+    subscriptionId: text("subscription_id").notNull(),
+    id: text().notNull(),
+    filter: text({ mode: "json" }).$type<ReplayFilter>().notNull(),
+    createdAt: integer("created_at").notNull(),
+    /** The last event that it has examined; null once it examines no more. */
+    cursor: text(),
+    /** When it was last continued, by a call or by the scheduled job. */
+    examinedAt: integer("examined_at").notNull(),
+    /** The number of deliveries that it has made pending. */
+    scheduled: integer().notNull().default(0),
+    /** Those of them that were delivered, and those whose last attempt has failed. The others were not sent yet. */
+    delivered: integer().notNull().default(0),
+    failed: integer().notNull().default(0),
+    result: text().$type<ReplayResult>(),
+    /** When nothing of it was left to do; after a stop, once all deliveries are as they were. */
+    endedAt: integer("ended_at"),
+  },
+  (table) => [
+    primaryKey({ columns: [table.workspaceId, table.subscriptionId, table.id] }),
+    index("replays_unended").on(table.examinedAt).where(sql`ended_at IS NULL`),
+  ],
+);
+
 /**
  * Where each resumable part of the scheduled job stopped. `npm run restore` also adds a row before a database goes back:
  * see `markPresent` in scripts/restore/statements.ts.
@@ -580,6 +634,8 @@ export interface ChangedFields {
   /** ISO 8601. */
   disabledAt?: string | null;
   rotatedAt?: string | null;
+  /** The replay that the call has begun. */
+  replayId?: string;
 }
 
 /**

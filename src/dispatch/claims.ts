@@ -20,6 +20,7 @@ import {
   events,
   type LastAttempt,
   PRIORITY,
+  replays,
   subscriptions,
 } from "../db/schema.ts";
 import { isActive, isUnsuccessful, UNSUCCESSFUL } from "../db/states.ts";
@@ -84,8 +85,13 @@ interface ClaimedSubscription extends SendingState, Destination, WakeUpFacts {
   storedResponses: number;
 }
 
+interface ClaimedDelivery extends DueDelivery {
+  /** Whether a replay has made it pending, and counts its outcome. */
+  isReplayed: 0 | 1;
+}
+
 /** The result of a claim; null if the subscription does not exist. */
-export type Claim = { subscription: ClaimedSubscription; due: DueDelivery[] } | null;
+export type Claim = { subscription: ClaimedSubscription; due: ClaimedDelivery[] } | null;
 
 /** The outcome of a request, to be recorded. Times are Unix milliseconds. */
 export interface Settled extends Rescheduled {
@@ -107,6 +113,8 @@ export interface Settlement {
   /** The subscription as it was claimed. */
   claimed: ClaimedSubscription;
   outcomes: Settled[];
+  /** Whether a replay counts any of the outcomes. */
+  isReplayed: boolean;
   state: SendingState;
   /** Events that are due at once, because their circuit has closed. */
   dueNow: readonly string[];
@@ -133,7 +141,7 @@ export function settle(
   now: number,
 ): Promise<Claim> {
   const { subscriptionId } = claimant;
-  const { claimed, outcomes, state, dueNow, disable, last } = settlement;
+  const { claimed, outcomes, isReplayed, state, dueNow, disable, last } = settlement;
   const attempts = outcomes.flatMap(({ outcome, ...one }) =>
     outcome === null ? [] : { ...one, outcome, subscriptionId },
   );
@@ -150,9 +158,10 @@ export function settle(
     claimedUrl: claimed.url,
   };
   const transaction = combine({
-    // These two come before the deliveries change. Afterwards, neither they nor a second try finds them unrecorded.
+    // These three come before the deliveries change. Afterwards, neither they nor a second try finds them unrecorded.
     stored: attempts.length > 0 ? storeAttempts(values) : undefined,
     counts: attempts.length > 0 ? addAttemptCounts(values) : undefined,
+    replayed: isReplayed && attempts.length > 0 ? countReplayed(values) : undefined,
     changed: outcomes.length > 0 ? changeDeliveries(values) : undefined,
     broughtForward: dueNow.length > 0 ? bringForward(values) : undefined,
     released: release(values),
@@ -216,6 +225,29 @@ const storeAttempts = prepared(
 // A second try of the transaction finds no outcome unrecorded, so it counts nothing twice.
 const addAttemptCounts = prepared(
   addCounts(sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED})`),
+);
+
+/** A failed delivery of a replay counts as failed, until a retry succeeds. */
+const countReplayed = prepared(
+  qb
+    .update(replays)
+    .set({
+      delivered: sql`${replays.delivered} + sent.delivered`,
+      failed: sql`${replays.failed} + sent.failed`,
+    })
+    .from(
+      sql`(
+        SELECT ${deliveries.workspaceId} AS workspace, ${deliveries.replayId} AS replay,
+          sum(change.value->>'state' = 'delivered') AS delivered,
+          sum((change.value->>'state' <> 'delivered') - (${deliveries.priority} = ${PRIORITY.retry})) AS failed
+        FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED}
+        WHERE ${deliveries.replayId} IS NOT NULL AND change.value->>'outcome' IS NOT NULL AND NOT ${IS_OVERTAKEN}
+        GROUP BY ${deliveries.workspaceId}, ${deliveries.replayId}) AS sent`,
+    )
+    .where(
+      sql`${replays.workspaceId} = sent.workspace AND ${replays.subscriptionId} = ${sql.placeholder("subscriptionId")}
+        AND ${replays.id} = sent.replay`,
+    ),
 );
 
 /** SQL expression: the value of a column after an outcome, unless the delivery was overtaken. */
@@ -356,9 +388,10 @@ const selectSubscription = prepared(
     .where(SUBSCRIPTION),
 );
 
-/** The columns of a `DueDelivery`: what flow control needs, and the row that its body is made from. */
+/** The columns of a `ClaimedDelivery`: what flow control needs, and the row that its body is made from. */
 const DUE_DELIVERY = sql`${deliveries.priority} AS priority, ${deliveries.attempts} AS attempts,
   ${deliveries.attemptsMade} AS attemptsMade, ${deliveries.firstAt} AS firstAt, ${deliveries.dueAt} AS dueAt,
+  ${deliveries.replayId} IS NOT NULL AS isReplayed,
   ${commaList(Object.entries(BODY).map(([name, field]) => sql`${field} AS ${sql.identifier(name)}`))}`;
 
 /** This transaction has leased the subscription to send. */
@@ -373,7 +406,7 @@ const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
  * the heads of its lines, and `chooseProbe` picks one of these.
  */
 const selectDue = prepared(
-  qb.all<DueDelivery>(sql`
+  qb.all<ClaimedDelivery>(sql`
     WITH head AS (
       -- The deliveries of each line that are due first. The index deliveries_due_of_subscription reads no others.
       SELECT ${deliveries.eventId} AS event_id, ${deliveries.type} AS type, ${deliveries.priority} AS priority, ${deliveries.dueAt} AS due_at

@@ -151,7 +151,8 @@ async function send(
     inFlight.add(sending);
   }
   await Promise.all(inFlight);
-  return { claimed: subscription, outcomes, state, dueNow, disable, last, isStopped };
+  const isReplayed = due.some((delivery) => delivery.isReplayed === 1);
+  return { claimed: subscription, outcomes, isReplayed, state, dueNow, disable, last, isStopped };
 
   async function sendOne(delivery: PreparedDelivery): Promise<void> {
     const { eventId, type, attemptsMade, priority, dueAt } = delivery;

@@ -1,9 +1,9 @@
-import { z } from "@hono/zod-openapi";
 import { and, desc, eq, gte, lt, type SQL, sql } from "drizzle-orm";
 import type { Position } from "../contract/cursor.ts";
 import type {
   DeliveryStateFilter,
   ShownDeliveryState,
+  StatusClass,
   WebhookEvent,
 } from "../contract/enumerations.ts";
 import { eventIdAt } from "../contract/ids.ts";
@@ -55,9 +55,6 @@ export interface DeliveryFilter {
   /** A name, an e-mail address or a phone number of that lead: see `findLeadIds`. */
   lead?: string | null | undefined;
 }
-
-export const StatusClass = z.enum(["1xx", "2xx", "3xx", "4xx", "5xx", "none"]);
-export type StatusClass = z.infer<typeof StatusClass>;
 
 /** SQL condition: the last attempt of the delivery had this status. */
 export function hasStatus(status: number | StatusClass): SQL {

@@ -71,8 +71,9 @@ export async function findDelivery(
     if (error instanceof UnreadableEvent) return null;
     throw error;
   });
-  // A success is stored in the row of its delivery.
-  const success = row.state === "delivered" ? view.lastAttempt : null;
+  // A success is stored in the row of its delivery, and among the attempts, too, if a replay of it was stopped.
+  const isInRow = row.state === "delivered" && stored.at(-1)?.at !== row.lastAt;
+  const success = isInRow ? view.lastAttempt : null;
   const log = [
     ...stored.map((attempt) => ({ ...attempt, at: isoTime(attempt.at) })),
     ...(success ? [{ ...success, response: null }] : []),

@@ -4,6 +4,7 @@ import { AUDIT_KEPT_DAYS, PAGE_LIMIT } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
+import { findReplays } from "../replay/replays.ts";
 import { listAuditEntries, listChanges, listHistory, VIA_API } from "../workspaces/audit-trail.ts";
 import { labelKeys } from "../workspaces/key-rows.ts";
 import { ChangedFieldsView, WebhookChangeView, WorkspaceChangeView } from "../workspaces/views.ts";
@@ -67,10 +68,10 @@ export const listWebhookChanges = operation({
   output: pageOf(WebhookChangeView),
   examples: [{ webhookId: "whk_…" }],
   async run(call, { webhookId, cursor }) {
-    await findWebhook(call, webhookId);
+    const { db } = await findWebhook(call, webhookId);
     const directory = openDirectory(call.env);
     const found = await listChanges(directory, webhookId, pageAfter(cursor));
-    const items = (await showChanges(directory, found.items)).map(
+    const items = (await showChanges(directory, db, found.items)).map(
       ({ webhookId: _, ...change }) => change,
     );
     return toPage("webhook_changes", { items, next: found.next });
@@ -83,23 +84,28 @@ export const listWorkspaceChanges = operation({
   output: pageOf(WorkspaceChangeView),
   examples: [{ workspaceId: "wks_…" }],
   async run({ env, placement }, { workspaceId, cursor }) {
-    if (!placement) await expectWorkspace(env, workspaceId);
+    const { db } = placement ?? (await expectWorkspace(env, workspaceId));
     const directory = openDirectory(env);
     const found = await listHistory(directory, workspaceId, pageAfter(cursor));
-    const items = await showChanges(directory, found.items);
+    const items = await showChanges(directory, db, found.items);
     return toPage("workspace_changes", { items, next: found.next });
   },
 });
 
 type Entries = Awaited<ReturnType<typeof listChanges>>["items"];
 
-/** Makes the views of changes, with the names of the API keys that made them. */
-async function showChanges(directory: Database, entries: Entries): Promise<WorkspaceChangeView[]> {
+/** Makes the views of changes, with the names of the API keys that made them, and the replays that they have begun. */
+async function showChanges(
+  directory: Database,
+  db: Database,
+  entries: Entries,
+): Promise<WorkspaceChangeView[]> {
   const keyOf = (via: string) => via.slice(via.startsWith(VIA_API) ? VIA_API.length : via.length);
   const labels = await labelKeys(
     directory,
     entries.map(({ via }) => keyOf(via)),
   );
+  const replays = await findReplays(db, entries);
   return entries.map(({ at, method, actor, via, result, webhookId, before, after }) => ({
     at: isoTime(at),
     method,
@@ -110,5 +116,6 @@ async function showChanges(directory: Database, entries: Entries): Promise<Works
     webhookId,
     before,
     after,
+    replay: replays.get(after?.replayId ?? "") ?? null,
   }));
 }

@@ -1,11 +1,28 @@
 import { z } from "@hono/zod-openapi";
 import { encodeCursor } from "../contract/cursor.ts";
-import { DeliveryStateFilter, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
-import { EventId, Instant, LeadId, several, WebhookId, WorkspaceId } from "../contract/fields.ts";
-import { LEAD_SEARCH_MAX_LENGTH, PAGE_LIMIT, RESENDS_PENDING_MAX } from "../contract/limits.ts";
+import {
+  DeliveryStateFilter,
+  RedeliveryState,
+  StatusClass,
+  WebhookEvent,
+} from "../contract/enumerations.ts";
+import {
+  EventId,
+  Instant,
+  LeadId,
+  ReplayId,
+  several,
+  WebhookId,
+  WorkspaceId,
+} from "../contract/fields.ts";
+import {
+  LEAD_SEARCH_MAX_LENGTH,
+  PAGE_LIMIT,
+  REPLAYS_MAX,
+  RESENDS_PENDING_MAX,
+} from "../contract/limits.ts";
 import type { Database } from "../db/client.ts";
-import { sendWakeUps } from "../delivery/wake.ts";
-import { DELIVERIES_EXAMINED_MAX, listDeliveriesOf, StatusClass } from "../history/deliveries.ts";
+import { DELIVERIES_EXAMINED_MAX, listDeliveriesOf } from "../history/deliveries.ts";
 import { findDelivery } from "../history/delivery.ts";
 import {
   countFailuresOf,
@@ -30,14 +47,17 @@ import {
   Redelivered,
 } from "../history/views.ts";
 import { text } from "../primitives/text.ts";
+import { timeBudget } from "../primitives/timing.ts";
 import { SEARCHED_MAX } from "../records/finding.ts";
 import { inactiveWebhook, REDELIVERY_EXAMINED_MAX, sendAgain } from "../replay/replay.ts";
-import { hasRecentChange } from "../workspaces/audit-trail.ts";
+import { findReplay, listReplaysOf, stop, toReplayView } from "../replay/replays.ts";
 import { allPlacements } from "../workspaces/placement.ts";
+import { ReplayView } from "../workspaces/views.ts";
 import {
   cursorOf,
   DatabaseName,
   integer,
+  Nothing,
   pageAfter,
   pageOf,
   RedeliverableSince,
@@ -45,6 +65,7 @@ import {
 } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectDatabase, expectWorkspace, findWebhook } from "./placements.ts";
+import { advanceReplay, showReplayed } from "./replaying.ts";
 
 const workspaceId = "wks_…";
 const webhookId = "whk_…";
@@ -136,7 +157,7 @@ export const countFailures = operation({
   about: `Counts what listFailures lists, by webhook, among about ${FAILURES_EXAMINED_MAX} of the newest.`,
   input: z.strictObject({ workspaceId: WorkspaceId, ...FAILURE_FILTERS }),
   output: z.object({ items: z.array(FailureCount) }),
-  examples: [{ workspaceId }, { workspaceId, webhookId }],
+  examples: [{ workspaceId }, { workspaceId, webhookId, status: "5xx" }],
   async run({ env, placement }, { workspaceId, ...filter }) {
     const { db } = placement ?? (await expectWorkspace(env, workspaceId));
     return { items: await countFailuresOf(db, workspaceId, filter) };
@@ -197,11 +218,10 @@ export const redeliver = operation({
   ],
   async run(call, { webhookId, eventIds, since, until, states, type, status, cursor, dryRun }) {
     const now = Date.now();
+    const placement = await findWebhook(call, webhookId);
     // A range is one change, however many calls it takes.
-    const change = { webhookId, method: "redeliver", actor: call.actor ?? null };
-    const isNoted = cursor != null && (await hasRecentChange(call.env, change, now));
-    if (!dryRun && !isNoted) await call.noteChange?.({ webhookId });
-    const named = eventIds && { eventIds };
+    if (!dryRun && cursor == null) await call.noteChange?.({ webhookId });
+    if (!dryRun && cursor != null) return advanceReplay(call, placement, webhookId, cursor.id, now);
     const range = {
       since: since ?? now,
       until: until ?? null,
@@ -210,21 +230,45 @@ export const redeliver = operation({
       status: status ?? null,
       after: cursor ?? null,
     };
-    const placement = await findWebhook(call, webhookId);
-    const wanted = { ...(named ?? range), dryRun: dryRun === true };
-    const requeued = await sendAgain(placement.db, webhookId, wanted, now);
-    if (!requeued) throw inactiveWebhook();
-    const { count, next, queue, notStored = [] } = requeued;
-    if (count === 0) await call.noteChange?.(null);
-    if (!wanted.dryRun)
-      call.ctx.waitUntil(
-        sendWakeUps(call.env, placement.database, [{ subscriptionId: webhookId, queue }]),
-      );
-    return {
-      count,
-      nextCursor: next && encodeCursor("redelivery", next),
-      ...(notStored.length > 0 && { notStored }),
-    };
+    const wanted = { ...(eventIds ? { eventIds } : range), dryRun: dryRun === true };
+    const sent = await sendAgain(placement.db, webhookId, wanted, now);
+    if (!sent) throw inactiveWebhook();
+    const { count, next, replayId, notStored = [] } = sent;
+    if (count === 0 && next === null) await call.noteChange?.(null);
+    else if (replayId) await call.noteChange?.({ webhookId, after: { replayId } });
+    if (!dryRun) return showReplayed(call, placement, webhookId, sent);
+    const nextCursor = next && encodeCursor("redelivery", next);
+    return { count, nextCursor, ...(notStored.length > 0 && { notStored }) };
+  },
+});
+
+export const listReplays = operation({
+  about: `Lists the last ${REPLAYS_MAX} replays of a webhook, newest first: the ranges that \`redeliver\` and \`enableWebhook\` have sent again, and what became of their deliveries.`,
+  input: z.strictObject({ webhookId: WebhookId }),
+  output: z.object({ items: z.array(ReplayView) }),
+  examples: [{ webhookId }],
+  async run(call, { webhookId }) {
+    const { db } = await findWebhook(call, webhookId);
+    return { items: (await listReplaysOf(db, webhookId)).map(toReplayView) };
+  },
+});
+
+/** How long a call that stops a replay restores its deliveries; the scheduled job does the rest. */
+const STOPPING_MAX_MS = 10_000;
+
+export const stopReplay = operation({
+  about:
+    "Stops a replay. What it has not sent yet gets its former state back; a request that is under way may still arrive.",
+  input: z.strictObject({ webhookId: WebhookId, replayId: ReplayId }),
+  output: Nothing,
+  examples: [{ webhookId, replayId: "rpl_…" }],
+  async run(call, { webhookId, replayId }) {
+    const now = Date.now();
+    const { db } = await findWebhook(call, webhookId);
+    const replay = await findReplay(db, webhookId, replayId, "replayId");
+    if (replay.result === null) await call.noteChange?.({ webhookId });
+    await stop(db, replay, now, timeBudget(STOPPING_MAX_MS));
+    return {};
   },
 });
 

@@ -1,5 +1,4 @@
 import { z } from "@hono/zod-openapi";
-import { encodeCursor } from "../contract/cursor.ts";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import type { Reason } from "../contract/errors.ts";
 import { WebhookId, WorkspaceId } from "../contract/fields.ts";
@@ -48,7 +47,6 @@ import {
   updateSubscription,
 } from "../subscriptions/subscriptions.ts";
 import { postTestEvent } from "../subscriptions/test-event.ts";
-import { hasRecentChange } from "../workspaces/audit-trail.ts";
 import { labelKeys } from "../workspaces/key-rows.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import { Resealed, rewrapDataKeys } from "../workspaces/rewrap.ts";
@@ -56,6 +54,7 @@ import { takeTestEvent } from "../workspaces/workspaces.ts";
 import { cursorOf, integer, Nothing, pageOf, RedeliverableSince } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectWorkspace, findWebhook, locateWebhook } from "./placements.ts";
+import { advanceReplay, showReplayed } from "./replaying.ts";
 
 const webhookId = "whk_…";
 const ofWebhook = z.strictObject({ webhookId: WebhookId });
@@ -201,31 +200,20 @@ export const enableWebhook = operation({
   examples: [{ webhookId }],
   async run(call, { webhookId, redeliverSince, cursor }) {
     const placement = await findWebhook(call, webhookId);
-    const since = redeliverSince ?? null;
     const now = Date.now();
+    // A call that continues does not enable the subscription, because it may have been disabled since the first one.
+    if (cursor != null) return advanceReplay(call, placement, webhookId, cursor.id, now);
+    const since = redeliverSince ?? null;
     const before = await findFields(placement.db, webhookId);
-    const after = since === null ? null : (cursor ?? null);
-    // A range is one change, however many calls it takes.
-    const change = { webhookId, method: "enableWebhook", actor: call.actor ?? null };
-    const isNoted = after !== null && (await hasRecentChange(call.env, change, now));
-    if (!isNoted && (since !== null || before.disabledAt !== null))
-      await call.noteChange?.({
-        webhookId,
-        ...diffFields(before, { ...before, disabledAt: null }),
-      });
-    const replayed = await enableAndReplay(placement.db, webhookId, since, now, after);
+    const change = { webhookId, ...diffFields(before, { ...before, disabledAt: null }) };
+    if (since !== null || before.disabledAt !== null) await call.noteChange?.(change);
+    const replayed = await enableAndReplay(placement.db, webhookId, since, now);
     if (!replayed) throw inactiveWebhook();
-    const { count, next, queue, notStored = [] } = replayed;
-    if (count === 0 && before.disabledAt === null) await call.noteChange?.(null);
-    if (since !== null)
-      call.ctx.waitUntil(
-        sendWakeUps(call.env, placement.database, [{ subscriptionId: webhookId, queue }]),
-      );
-    return {
-      count,
-      nextCursor: next && encodeCursor("redelivery", next),
-      ...(notStored.length > 0 && { notStored }),
-    };
+    const isNothing = replayed.count === 0 && replayed.next === null && before.disabledAt === null;
+    const { replayId } = replayed;
+    if (isNothing) await call.noteChange?.(null);
+    else if (replayId) await call.noteChange?.({ ...change, after: { ...change.after, replayId } });
+    return showReplayed(call, placement, webhookId, replayed);
   },
 });
 

@@ -1,7 +1,8 @@
 import { sql } from "drizzle-orm";
+import type { DeliveryState } from "../contract/enumerations.ts";
 import { excluded, insertFrom, mapColumns } from "../db/builder.ts";
 import { combine, counted, readAs, type Statements } from "../db/client.ts";
-import { deliveries, events, type PRIORITY, subscriptions } from "../db/schema.ts";
+import { deliveries, events, PRIORITY, subscriptions } from "../db/schema.ts";
 import { isActive, listsType } from "../db/states.ts";
 import { insertAttempts } from "../delivery/attempts.ts";
 
@@ -12,6 +13,8 @@ export interface ResentEvent {
   priority: number | null;
   attemptsMade: number | null;
   dueAt: number | null;
+  /** The state of the delivery, which may be cancelled although its row still says `pending`. */
+  state: DeliveryState | null;
 }
 
 const OVERWRITTEN_COLUMNS = [
@@ -23,6 +26,8 @@ const OVERWRITTEN_COLUMNS = [
   "pendingSinceEpoch",
   "settledAt",
   "deliveredEarlier",
+  "replayId",
+  "stateBefore",
 ] as const;
 
 /**
@@ -30,16 +35,18 @@ const OVERWRITTEN_COLUMNS = [
  * the subscription no longer lists, and deliveries that have changed since they were read. Does nothing if the
  * subscription has ended, because no call would cancel these deliveries any more. Reads how many there were.
  *
+ * @param replayId the replay that sends them again; null for a resend.
  * @param now Unix milliseconds.
  * @param isAllowed SQL condition, without which it does nothing either.
  */
 export function makePending(
   subscriptionId: string,
   wanted: readonly ResentEvent[],
-  priority: (typeof PRIORITY)["resend" | "replay"],
+  replayId: string | null,
   now: number,
   isAllowed = sql`TRUE`,
 ): Statements<number> {
+  const isReplay = replayId !== null;
   // SQLite goes from event to event, and looks up the subscription, the event and the delivery of each by their primary
   // keys. With a constant subscription id, it would scan all deliveries of the subscription.
   const rows = sql`json_each(${JSON.stringify(wanted.map((one) => ({ ...one, subscriptionId })))}) AS wanted`;
@@ -75,12 +82,14 @@ export function makePending(
           workspaceId: events.workspaceId,
           type: events.type,
           state: "pending",
-          priority,
+          priority: isReplay ? PRIORITY.replay : PRIORITY.resend,
           attempts: 0,
           firstAt: null,
           dueAt: now,
           pendingSinceEpoch: subscriptions.cancelEpoch,
           settledAt: null,
+          replayId,
+          stateBefore: isReplay ? sql`wanted.value->>'state'` : null,
           deliveredEarlier: sql`coalesce(${deliveries.deliveredEarlier} OR ${deliveries.state} = 'delivered', 0)`,
         },
         sql`FROM ${rows} JOIN ${subscriptions} ON ${isOwn} JOIN ${events} ON ${isEvent} LEFT JOIN ${deliveries} ON ${isDelivery}

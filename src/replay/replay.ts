@@ -3,32 +3,45 @@ import type { Position } from "../contract/cursor.ts";
 import {
   type DeliveryState,
   type RedeliveryState,
+  type StatusClass,
   WebhookEvent,
 } from "../contract/enumerations.ts";
-import { eventIdAt } from "../contract/ids.ts";
+import { eventIdAt, randomId } from "../contract/ids.ts";
 import { InputError, unknownInput } from "../contract/input-error.ts";
-import { RESENDS_PENDING_MAX } from "../contract/limits.ts";
+import { REDELIVERIES_PER_HOUR, RESENDS_PENDING_MAX } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, withoutRetries } from "../db/client.ts";
 import { deliveries, events, PRIORITY, type Priority, subscriptions } from "../db/schema.ts";
 import { deliveryState, listsType } from "../db/states.ts";
 import type { QueueName } from "../delivery/policy.ts";
-import type { StatusClass } from "../history/deliveries.ts";
 import {
   enableSubscription,
   findSubscription,
   type KnownSubscription,
   knownSubscription,
 } from "../subscriptions/subscriptions.ts";
+import { takeRedeliveries } from "../workspaces/workspaces.ts";
 import { makePending } from "./make-pending.ts";
+import {
+  endIfDone,
+  expectRoom,
+  interrupt,
+  interruptDisabled,
+  isNotStopped,
+  noteExamined,
+  type Replay,
+  stop,
+  touch,
+} from "./replays.ts";
 
 /*
  * Sends events again. A resend sends the events that a caller names by id. A replay sends those of a time range, such
  * as all that a subscription did not receive while it was disabled.
  *
  * Both read the events with their deliveries, decide here which of them to send, and write that in one transaction.
- * The transaction (make-pending.ts) leaves out deliveries that have changed since they were read.
+ * The transaction (make-pending.ts) leaves out deliveries that have changed since they were read. Of a replay, it also
+ * stores how far it is (replays.ts), so that any other call can continue or stop it.
  *
  * Both are due at once and begin the retry schedule of their deliveries anew. A resend comes first, and no circuit holds
  * it, because a person waits for its result. A replay comes last, so that new events do not wait for it.
@@ -62,6 +75,8 @@ export interface Range {
   after?: Position | null;
   /** Whether to only count the events, and send nothing. */
   dryRun?: boolean;
+  /** The replay that the call continues; absent if it begins one. */
+  replayId?: string;
 }
 
 export interface Replayed {
@@ -69,6 +84,8 @@ export interface Replayed {
   count: number;
   /** Where the next call for the range continues; null once the whole range has been examined. */
   next: Position | null;
+  /** The replay; null for resends and counts. */
+  replayId: string | null;
   /** The queue for its wake-up message. */
   queue: QueueName;
   /**
@@ -79,13 +96,10 @@ export interface Replayed {
 }
 
 /**
- * Enables a disabled subscription again. With `since`, also replays the events since then that it has not received,
- * of the types that it lists. Events from before its creation are left out.
+ * Enables a disabled subscription again. With `since`, also begins a replay of the events since then that it has not
+ * received, of the types that it lists. Events from before its creation are left out.
  *
- * @param after where the previous call stopped. A call that continues does not enable the subscription, because it
- *   may have been disabled since the first call.
- * @returns null, without sending anything, if events are to be sent to a subscription that is disabled, or whose
- *   workspace has no access.
+ * @returns null, without sending anything, if events are to be sent to a subscription whose workspace has no access.
  * @throws InputError if there is no such subscription.
  */
 export async function enableAndReplay(
@@ -93,7 +107,6 @@ export async function enableAndReplay(
   subscriptionId: string,
   since: number | null,
   now: number,
-  after: Position | null = null,
 ): Promise<Replayed | null> {
   if (since !== null) {
     const { accessGranted } = await findSubscription(db, subscriptionId, now);
@@ -101,20 +114,70 @@ export async function enableAndReplay(
   }
   // Not retried: a second try could enable a subscription that was disabled again in between.
   const { subscription } = await commit(withoutRetries(db), {
-    enabled: after === null ? enableSubscription(subscriptionId) : undefined,
+    interrupted: interruptDisabled(subscriptionId, now),
+    enabled: enableSubscription(subscriptionId),
     subscription: knownSubscription(subscriptionId, now),
   });
-  if (since === null) return { count: 0, next: null, queue: subscription.queue };
+  if (since === null) return { count: 0, next: null, replayId: null, queue: subscription.queue };
   if (!subscription.isActive) return null;
-  const range = { since, until: null, states: UNDELIVERED, after };
+  const range = { since, until: null, states: UNDELIVERED };
   return replayRange(db, subscription, range, now, ENABLING_MAX_MS);
+}
+
+/**
+ * Examines the next part of a replay, from where the last call has stopped.
+ *
+ * @returns null, without sending anything, if the subscription is disabled or its workspace has no access.
+ * @throws InputError if the subscription was deleted, or the workspace has sent too many events again in an hour.
+ */
+export async function continueReplay(
+  db: Database,
+  { subscriptionId, id: replayId, cursor, createdAt, filter }: Replay,
+  now: number,
+): Promise<Replayed | null> {
+  const subscription = await findSubscription(db, subscriptionId, now);
+  if (!subscription.isActive) return null;
+  if (cursor === null) return { count: 0, next: null, replayId, queue: subscription.queue };
+  const range = { ...filter, after: { at: createdAt, id: cursor }, replayId };
+  // Its end was stored, wherever that is.
+  return replayRange(db, subscription, range, now, ENABLING_MAX_MS);
+}
+
+/**
+ * Takes the next step of a replay for the scheduled job: examines a part, finishes a stop, or ends it. If the workspace
+ * has sent too many events again in this hour, the replay waits for the next one.
+ *
+ * @param now when the run of the job began.
+ * @returns the queue for a wake-up message; null if none is needed.
+ */
+export async function advanceUnended(
+  db: Database,
+  replay: Replay,
+  now: number,
+  hasMore: () => boolean,
+): Promise<QueueName | null> {
+  if (replay.result === "stopped") await stop(db, replay, now, hasMore);
+  else if (replay.cursor === null) await endIfDone(db, replay, now);
+  else {
+    try {
+      const part = await continueReplay(db, replay, Date.now());
+      if (part) return part.queue;
+      await interrupt(db, replay, now);
+    } catch (error) {
+      if (!(error instanceof InputError)) throw error;
+      const isDeleted = error.details.retry_after_seconds === undefined;
+      await (isDeleted ? interrupt : touch)(db, replay, now);
+    }
+  }
+  return null;
 }
 
 /**
  * Sends events to a subscription again.
  *
  * @returns null, without sending anything, if the subscription is disabled or its workspace has no access.
- * @throws InputError for a subscription that does not exist, an event that it could not receive, or too many resends.
+ * @throws InputError for a subscription that does not exist, an event that it could not receive, too many resends, or
+ *   too many events in an hour.
  */
 export async function sendAgain(
   db: Database,
@@ -126,8 +189,8 @@ export async function sendAgain(
   if (!subscription.isActive) return null;
   if ("since" in wanted) return replayRange(db, subscription, wanted, now);
   const { eventIds, dryRun = false } = wanted;
-  const count = await resend(db, subscriptionId, eventIds, dryRun, now);
-  return { count, next: null, queue: subscription.queue };
+  const count = await resend(db, subscription, eventIds, dryRun, now);
+  return { count, next: null, replayId: null, queue: subscription.queue };
 }
 
 /** Returns the error for a subscription that is not active, where events are to be sent to it again. */
@@ -203,7 +266,7 @@ function stateOf({ state, priority, deliveredEarlier }: Candidate): RedeliverySt
 async function replayRange(
   db: Database,
   subscription: KnownSubscription,
-  { since, until, states, type, status, after, dryRun }: Range,
+  { since, until, states, type, status, after, dryRun, replayId }: Range,
   now: number,
   laterMs = 0,
 ): Promise<Replayed> {
@@ -213,7 +276,8 @@ async function replayRange(
   const from = eventIdAt(Math.max(since, createdAt));
   // A cursor does not lead out of the range that the caller names.
   const start = after && after.id > from ? after.id : from;
-  const end = eventIdAt(Math.min(until ?? Number.POSITIVE_INFINITY, requestedAt + laterMs + 1));
+  const endsAt = Math.min(until ?? Number.POSITIVE_INFINITY, requestedAt + laterMs + 1);
+  const end = eventIdAt(endsAt);
   const isInRange = sql`${events.id} > ${start} AND ${events.id} < ${end}
     ORDER BY ${events.id} LIMIT ${REDELIVERY_EXAMINED_MAX}`;
   const candidates = await db.all<Candidate>(selectCandidates(id, isInRange));
@@ -230,9 +294,21 @@ async function replayRange(
   const stored = new Set(candidates.map((candidate) => candidate.type));
   const sought = subscription.events.filter((each) => !type || each === type);
   const notStored = isWhole ? sought.filter((each) => !stored.has(each)) : [];
-  if (dryRun) return { count: wanted.length, next, queue, notStored };
-  const count = await commit(withoutRetries(db), makePending(id, wanted, PRIORITY.replay, now));
-  return { count, next, queue, notStored };
+  // A range without anything to send is no replay.
+  const isNothing = wanted.length === 0 && next === null && !replayId;
+  if (dryRun || isNothing) return { count: wanted.length, next, replayId: null, queue, notStored };
+  if (!replayId) await expectRoom(db, id);
+  await countRedeliveries(db, subscription, wanted.length, now);
+  const replay = {
+    id: replayId ?? randomId("replay"),
+    filter: { since, until: endsAt, states, type: type ?? null, status: status ?? null },
+    examined: { from: after?.id ?? null, to: next?.id ?? null, requestedAt },
+  };
+  const { count } = await commit(withoutRetries(db), {
+    count: makePending(id, wanted, replay.id, now, isNotStopped(replay.id)),
+    ...noteExamined(id, replay, wanted, now),
+  });
+  return { count, next, replayId: replay.id, queue, notStored };
 }
 
 /**
@@ -244,11 +320,12 @@ async function replayRange(
  */
 async function resend(
   db: Database,
-  subscriptionId: string,
+  subscription: KnownSubscription,
   eventIds: readonly string[],
   dryRun: boolean,
   now: number,
 ): Promise<number> {
+  const { id: subscriptionId } = subscription;
   const named = JSON.stringify([...new Set(eventIds)]);
   const isNamed = sql`${events.id} IN (SELECT value FROM json_each(${named}))`;
   const found = await db.all<Candidate>(selectCandidates(subscriptionId, isNamed));
@@ -267,18 +344,37 @@ async function resend(
   const resends = countResends(subscriptionId);
   const room = RESENDS_PENDING_MAX - wanted.length;
   const isWithin = sql`${resends} <= ${room}`;
+  await countRedeliveries(db, subscription, wanted.length, now);
   const { before, count } = await commit(withoutRetries(db), {
     before: qb.all<{ pending: number }>(sql`SELECT ${resends} AS pending`),
-    count: makePending(subscriptionId, wanted, PRIORITY.resend, now, isWithin),
+    count: makePending(subscriptionId, wanted, null, now, isWithin),
   });
   const [{ pending } = { pending: 0 }] = before;
-  if (pending > room)
+  if (pending <= room) return count;
+  // Nothing was sent, so nothing counts.
+  await countRedeliveries(db, subscription, -wanted.length, now);
+  throw new InputError(
+    "eventIds",
+    `${pending} resends of the webhook are pending, and ${RESENDS_PENDING_MAX} may be: try again later`,
+    { retry_after_seconds: RETRY_RESEND_SECONDS },
+  );
+}
+
+/** @throws InputError if the workspace has sent too many events again in an hour. */
+async function countRedeliveries(
+  db: Database,
+  { workspaceId }: KnownSubscription,
+  count: number,
+  now: number,
+): Promise<void> {
+  if (count === 0) return;
+  const waitSeconds = await commit(withoutRetries(db), takeRedeliveries(workspaceId, count, now));
+  if (waitSeconds !== null)
     throw new InputError(
-      "eventIds",
-      `${pending} resends of the webhook are pending, and ${RESENDS_PENDING_MAX} may be: try again later`,
-      { retry_after_seconds: RETRY_RESEND_SECONDS },
+      "webhookId",
+      `its workspace has sent ${REDELIVERIES_PER_HOUR} events again in an hour: try again in ${waitSeconds} s`,
+      { retry_after_seconds: waitSeconds },
     );
-  return count;
 }
 
 /** The delay after which a caller with too many pending resends may try again, in seconds. */

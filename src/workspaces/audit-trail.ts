@@ -1,11 +1,10 @@
 import { and, type Column, desc, eq, inArray, isNotNull, type SQL, sql } from "drizzle-orm";
 import {
   AUDIT_KEPT_DAYS,
-  PAGE_LIMIT,
   PORTAL_CHANGES_KEPT,
   PORTAL_LASTING_CHANGES_PER_DAY,
 } from "../contract/limits.ts";
-import { DAY_MS, HOUR_MS } from "../contract/time.ts";
+import { DAY_MS } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
 import {
   CLEANUP_MAX,
@@ -192,24 +191,6 @@ export function listChanges(
   request: PageRequest,
 ): Promise<Page<typeof auditTrail.$inferSelect>> {
   return readChanges(db, { webhookId }, request);
-}
-
-/**
- * Whether this method of this actor has changed a subscription in the last hour, among its newest changes. A call that
- * continues a range then needs no entry of its own. Its cursor proves no earlier call, because anyone can write one.
- * False if the directory does not respond, so that a change is rather noted twice than not at all.
- */
-export async function hasRecentChange(
-  env: Env,
-  { webhookId, method, actor }: { webhookId: string; method: string; actor: string | null },
-  now: number,
-): Promise<boolean> {
-  const newest = await queryIfReachable(env, DIRECTORY, (db) =>
-    listChanges(db, webhookId, { limit: PAGE_LIMIT.max, after: null }),
-  );
-  const isSame = (entry: typeof auditTrail.$inferSelect) =>
-    entry.method === method && entry.actor === actor && entry.at > now - HOUR_MS;
-  return newest?.items.some(isSame) ?? false;
 }
 
 /** Deletes entries past their retention, oldest first. */

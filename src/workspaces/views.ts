@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
-import { WebhookEvent } from "../contract/enumerations.ts";
+import { RedeliveryState, StatusClass, WebhookEvent } from "../contract/enumerations.ts";
 
-/* The shapes in which operations and the portal's page show a workspace, its API keys and its changes. */
+/* The shapes in which operations and the portal's page show a workspace, its API keys, its changes and its replays. */
 
 const Time = z.string();
 
@@ -22,7 +22,35 @@ export const ChangedFieldsView = z.object({
   headers: z.array(z.string()).optional().describe("the names of its custom headers"),
   disabledAt: Time.nullable().optional(),
   rotatedAt: Time.nullable().optional().describe("when its secret was last rotated"),
+  replayId: z.string().optional().describe("the replay that the call has begun"),
 });
+
+/** A replay of a range of events. */
+export const ReplayView = z.object({
+  replayId: z.string(),
+  createdAt: Time,
+  since: Time,
+  until: Time,
+  states: z.array(RedeliveryState),
+  type: WebhookEvent.nullable().describe("null: all"),
+  status: z.union([z.int(), StatusClass]).nullable().describe("of the last attempt; null: any"),
+  isExamining: z
+    .boolean()
+    .describe("whether it still looks for events; the scheduled job continues it, if no call does"),
+  scheduled: z
+    .int()
+    .describe(
+      "deliveries that it has found so far; those neither delivered nor failed wait, or were not sent when it ended",
+    ),
+  delivered: z.int(),
+  failed: z.int().describe("those whose last attempt failed; if a retry succeeds, it is delivered"),
+  endedAt: Time.nullable(),
+  result: z
+    .enum(["done", "stopped", "interrupted"])
+    .nullable()
+    .describe("interrupted: the webhook was disabled or deleted; null until it has ended"),
+});
+export type ReplayView = z.infer<typeof ReplayView>;
 
 /** A change of a subscription. */
 export const WebhookChangeView = z.object({
@@ -42,6 +70,7 @@ export const WebhookChangeView = z.object({
   result: z.string().describe("ok, or failed, after which the change may have happened"),
   before: ChangedFieldsView.nullable().describe("null if the operation changes no field"),
   after: ChangedFieldsView.nullable(),
+  replay: ReplayView.nullable().describe("the replay that it has begun, if that is still stored"),
 });
 export type WebhookChangeView = z.infer<typeof WebhookChangeView>;
 

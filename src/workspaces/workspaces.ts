@@ -1,7 +1,11 @@
 import { z } from "@hono/zod-openapi";
 import { and, type Column, eq, isNull, type SQL, sql } from "drizzle-orm";
-import { SUBSCRIPTIONS_MAX, TEST_EVENTS_PER_MINUTE } from "../contract/limits.ts";
-import { isoTime, MINUTE_MS } from "../contract/time.ts";
+import {
+  REDELIVERIES_PER_HOUR,
+  SUBSCRIPTIONS_MAX,
+  TEST_EVENTS_PER_MINUTE,
+} from "../contract/limits.ts";
+import { HOUR_MS, isoTime, MINUTE_MS } from "../contract/time.ts";
 import { inJson, qb } from "../db/builder.ts";
 import {
   combine,
@@ -230,6 +234,38 @@ export function takeTestEvent(id: string, now: number): Statements<number | null
   });
   return readAs(statements, ({ taken, found: [workspace] }) =>
     taken > 0 ? null : Math.max(1, Math.ceil(((workspace?.since ?? now) + MINUTE_MS - now) / 1000)),
+  );
+}
+
+/**
+ * Counts events of a workspace that are sent again. Their number is limited, because each one writes several rows.
+ * Otherwise, a caller could disable and enable a subscription, and send the same events again and again.
+ *
+ * A negative number takes back what was counted. Reads null if there was room for more, or else the number of seconds
+ * until there is; nothing is counted then.
+ */
+export function takeRedeliveries(
+  id: string,
+  count: number,
+  now: number,
+): Statements<number | null> {
+  const { redelivered, redeliveredSince } = workspaces;
+  const isSameHour = sql`${redeliveredSince} > ${now - HOUR_MS}`;
+  const isBelow = sql`NOT (${isSameHour} AND ${redelivered} >= ${REDELIVERIES_PER_HOUR})`;
+  const statements = combine({
+    taken: counted(
+      qb
+        .update(workspaces)
+        .set({
+          redelivered: sql`max(0, iif(${isSameHour}, ${redelivered}, 0) + ${count})`,
+          redeliveredSince: sql`iif(${isSameHour}, ${redeliveredSince}, ${now})`,
+        })
+        .where(and(eq(workspaces.id, id), count > 0 ? isBelow : undefined)),
+    ),
+    found: qb.select({ since: redeliveredSince }).from(workspaces).where(eq(workspaces.id, id)),
+  });
+  return readAs(statements, ({ taken, found: [workspace] }) =>
+    taken > 0 ? null : Math.max(1, Math.ceil(((workspace?.since ?? now) + HOUR_MS - now) / 1000)),
   );
 }
 

@@ -83,7 +83,7 @@ export const RECORDS: Fault[] = [
     ["personal-data.ts", "    if (closed.keys.length === GATES_AT_ONCE) return { done: false };\n", "", "nothing is erased before all gates know"],
     ["personal-data.ts", "const env = budget.meter(call.env);", "const { env } = call;", "an erasure counts its statements"],
     ["personal-data.ts", "if (isSubscription && done) done", "if (isSubscription) done", "the directory points to what is left of a workspace"],
-    ["deliveries.ts", "if (!dryRun && !isNoted) await call.", "if (!isNoted) call.", "a dry run is no change"],
+    ["deliveries.ts", "if (!dryRun && cursor == null) await call.", "if (cursor == null) await call.", "a dry run is no change"],
   ]),
   ...faultsIn("moving/", [
     ["steps.ts", "selectWakeUps(lock.workspaceId, Number.MAX_SAFE_INTEGER)", "selectWakeUps(lock.workspaceId, Date.now())", "a retry that is due after a move does not wait for the scheduled job"],

@@ -36,7 +36,7 @@ const BELOW: Record<string, string> = {
     "service-health moving lifecycle recording email replay history subscriptions delivery endpoints events records rate-limit workspaces db encryption contract log",
   http: "service-health platform recording history subscriptions delivery endpoints events records rate-limit workspaces db encryption contract log",
   sweep:
-    "service-health moving lifecycle records email history delivery workspaces db contract log",
+    "service-health moving lifecycle records email replay history delivery workspaces db contract log",
   index: "http platform email dispatch rate-limit sweep",
 };
 

@@ -11,6 +11,8 @@ import {
   PENDING_MAX,
   PORTAL_CHANGES_KEPT,
   PORTAL_LASTING_CHANGES_PER_DAY,
+  REDELIVERIES_PER_HOUR,
+  REPLAYS_MAX,
   RESENDS_PENDING_MAX,
   RESPONSES_PER_DAY,
   SUBSCRIPTIONS_MAX,
@@ -41,6 +43,8 @@ const BOUNDS: Record<string, unknown[]> = {
   "failures that a filtered list or a count of the portal examines": [FAILURES_EXAMINED_MAX],
   "leads that a search in the portal decrypts": [SEARCHED_MAX],
   "events that a replay examines and schedules": [REDELIVERY_EXAMINED_MAX],
+  "events that are sent again, by id and by range": [REDELIVERIES_PER_HOUR],
+  replays: [REPLAYS_MAX],
   "resends that are pending": [RESENDS_PENDING_MAX],
   "test events": [TEST_EVENTS_PER_MINUTE * 60],
   "stored responses, to failed attempts and test events": [

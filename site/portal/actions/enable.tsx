@@ -2,7 +2,8 @@ import { useState } from "preact/hooks";
 import { enableWebhook } from "../api.ts";
 import type { AboutWebhook } from "../parts/dialog-form.tsx";
 import { type Range, RangeDialog } from "../parts/range-dialog.tsx";
-import { parseSince, SinceField } from "../parts/since.tsx";
+import { parsePeriod, SinceField } from "../parts/since.tsx";
+import { beginReplay } from "../replaying.ts";
 import { t } from "../text.ts";
 
 /** Enables a disabled webhook again and, on request, sends the events that it has missed. */
@@ -10,13 +11,16 @@ export function EnableDialog({ webhook, onClose }: AboutWebhook) {
   const [withMissed, setWithMissed] = useState(true);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
   const read = (form: FormData): Range | null => {
-    const since = withMissed ? parseSince(form, webhook, Date.now()) : null;
-    if (withMissed && since === null) return null;
-    const missed = since ? { redeliverSince: since } : {};
+    const period = withMissed ? parsePeriod(form, webhook, Date.now()) : null;
+    if (withMissed && period === null) return null;
+    const missed = period ? { redeliverSince: period.since } : {};
     return {
-      since,
-      send: (cursor) => enableWebhook(webhook.webhookId, { ...missed, cursor }),
-      result: t.enable.result,
+      begin: async () => {
+        const { count, nextCursor } = await beginReplay((cursor) =>
+          enableWebhook(webhook.webhookId, { ...missed, cursor }),
+        );
+        return t.enable.result(count, nextCursor !== null);
+      },
     };
   };
   return (

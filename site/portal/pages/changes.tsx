@@ -7,6 +7,7 @@ import { useLoad } from "../load.ts";
 import { Empty } from "../parts/basics.tsx";
 import { LoadState } from "../parts/faults.tsx";
 import { Pages } from "../parts/pages.tsx";
+import { ReplayFacts } from "../parts/replays.tsx";
 import { historyHref } from "../route.ts";
 import { t } from "../text.ts";
 import { maskUrl, wasDisabledByFailures } from "../webhook.ts";
@@ -58,7 +59,7 @@ interface EntryProps {
 
 /** Shows a change with who made it, where and when. */
 export function Entry({ of: change, children }: EntryProps) {
-  const { at, method, actor, key, via, result } = change;
+  const { at, method, actor, key, via, result, replay } = change;
   return (
     <li>
       <p>
@@ -70,6 +71,7 @@ export function Entry({ of: change, children }: EntryProps) {
         {formatExactTime(at)} · {actor ?? key ?? t.changes.someone} · {t.changes.via[viaOf(via)]}
       </p>
       {method === "updateWebhook" && <Differences of={change} />}
+      {replay && <ReplayFacts of={replay} />}
     </li>
   );
 }
@@ -86,7 +88,7 @@ function viaOf(via: string): "portal" | "api" | "app" {
   return via.startsWith("api:") ? "api" : "app";
 }
 
-type Field = keyof NonNullable<Change["before"]>;
+type Field = Exclude<keyof NonNullable<Change["before"]>, "replayId">;
 
 /** Shows the value of each field before and after. */
 function Differences({ of: { before, after } }: { of: Change }) {

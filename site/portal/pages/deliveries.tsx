@@ -1,12 +1,11 @@
 import { useEffect, useRef } from "preact/hooks";
-import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import { PAGE_LIMIT, REDELIVERY_MAX_AGE_MS } from "../../../src/contract/limits.ts";
-import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
+import { PAGE_LIMIT } from "../../../src/contract/limits.ts";
+import { DAY_MS } from "../../../src/contract/time.ts";
 import type { WebhookDetails } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
 import { ResendShownDialog, resendable } from "../actions/redeliver.tsx";
 import { listDeliveries } from "../api.ts";
-import { filtersOf, foundBy, isNarrowed, periodOf, toApiQuery } from "../filters.ts";
+import { filtersOf, foundBy, isNarrowed, periodOf, rangeOf, toApiQuery } from "../filters.ts";
 import { useDeliveries } from "../look-through.ts";
 import { Empty } from "../parts/basics.tsx";
 import { DeliveryRows } from "../parts/delivery-rows.tsx";
@@ -128,20 +127,16 @@ function ResendShown({ webhook, query }: { webhook: WebhookDetails; query: URLSe
   // A found delivery has a button in its row.
   const isFound = foundBy(query) !== "";
   if (isReadOnly() || webhook.state === "disabled" || isFound || states.length === 0) return null;
-  const { since, until } = periodOf(query);
-  // Older events cannot be sent again. An hour of tolerance, because clocks differ.
-  const oldest = new Date(Date.now() - REDELIVERY_MAX_AGE_MS + HOUR_MS).toISOString();
-  const wanted = {
-    since: since === null || since < oldest ? oldest : since,
-    until,
-    states,
-    type: query.get("type") as WebhookEvent | null,
-    status: query.get("status"),
-  };
   return (
     <p class="list-action">
       <DialogButton class="quiet" label={t.sendAgain.shown.button}>
-        {(onClose) => <ResendShownDialog webhook={webhook} wanted={wanted} onClose={onClose} />}
+        {(onClose) => (
+          <ResendShownDialog
+            webhookIds={[webhook.webhookId]}
+            wanted={rangeOf(query, states)}
+            onClose={onClose}
+          />
+        )}
       </DialogButton>
     </p>
   );

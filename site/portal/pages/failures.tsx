@@ -1,17 +1,21 @@
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 import { DAY_MS } from "../../../src/contract/time.ts";
 import type { FailureView, WebhookView } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
+import { ResendShownDialog } from "../actions/redeliver.tsx";
 import { countFailures, listFailures, listWebhooks } from "../api.ts";
-import { filtersOf, foundBy, isNarrowed, periodOf, toApiQuery } from "../filters.ts";
+import { filtersOf, foundBy, isNarrowed, periodOf, rangeOf, toApiQuery } from "../filters.ts";
 import { formatMoment, formatOutcome } from "../format.ts";
 import { useLoad } from "../load.ts";
 import { useDeliveries } from "../look-through.ts";
 import { DeliveryState, Empty, Moment } from "../parts/basics.tsx";
+import { DialogButton } from "../parts/dialog.tsx";
 import { LoadState, SendFault } from "../parts/faults.tsx";
 import { Filters, Looking, NoneFound } from "../parts/filters.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { Pages } from "../parts/pages.tsx";
+import { RunningReplays } from "../parts/replays.tsx";
 import { ResendResult, useResends } from "../parts/resend.tsx";
 import { deliveryHref, failuresHref, goTo } from "../route.ts";
 import { isReadOnly } from "../session.ts";
@@ -40,24 +44,59 @@ export function Failures({ query, workspace }: Props) {
           webhooks={webhooks.map((webhook) => [webhook.webhookId, nameOf(webhook)])}
           onChosen={(chosen) => goTo(failuresHref(chosen))}
         />
-        {foundBy(query) === "" && <Counts query={query} />}
+        {foundBy(query) === "" && <Counts query={query} webhooks={webhooks} />}
         <List query={query} workspace={workspace} webhooks={webhooks} />
       </div>
     </>
   );
 }
 
-/** Says how many deliveries the filters find. */
-function Counts({ query }: { query: URLSearchParams }) {
+interface CountsProps {
+  query: URLSearchParams;
+  webhooks: WebhookView[];
+}
+
+/** Says how many deliveries the filters find, offers to resend them all, and shows how that goes. */
+function Counts({ query, webhooks }: CountsProps) {
+  const [begun, setBegun] = useState<string[]>([]);
   const wanted = toApiQuery(query);
   wanted.delete("cursor");
   const { data } = useLoad(() => countFailures(wanted), `failure counts ${wanted}`);
   const { retrying, exhausted, hasMore } = sumFailures(data ?? []);
+  const found = new Set((data ?? []).map(({ webhookId }) => webhookId));
+  const isActive = ({ webhookId, state }: WebhookView) =>
+    state !== "disabled" && found.has(webhookId);
+  const ids = webhooks.filter(isActive).map(({ webhookId }) => webhookId);
+  const state = query.get("state");
+  const states = STATES.filter((one) => state === null || one === state);
   const parts = [
     retrying > 0 && t.failures.retrying(t.failures.count(retrying, hasMore), retrying),
     exhausted > 0 && t.failures.exhausted(t.failures.count(exhausted, hasMore), exhausted),
   ];
-  return <p class="counts">{parts.filter(Boolean).join(" · ")}</p>;
+  return (
+    <>
+      {webhooks
+        .filter(({ webhookId }) => begun.includes(webhookId))
+        .map((webhook) => (
+          <RunningReplays key={webhook.webhookId} webhook={webhook} name={nameOf(webhook)} />
+        ))}
+      <div class="counts">
+        <p>{parts.filter(Boolean).join(" · ")}</p>
+        {!isReadOnly() && retrying + exhausted > 0 && ids.length > 0 && (
+          <DialogButton class="quiet" label={t.sendAgain.shown.button}>
+            {(onClose) => (
+              <ResendShownDialog
+                webhookIds={ids}
+                wanted={rangeOf(query, states)}
+                onBegun={() => setBegun(ids)}
+                onClose={onClose}
+              />
+            )}
+          </DialogButton>
+        )}
+      </div>
+    </>
+  );
 }
 
 interface ListProps extends Props {

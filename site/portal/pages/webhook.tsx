@@ -16,6 +16,7 @@ import { LoadState, NotHere } from "../parts/faults.tsx";
 import { Heading, usePageTitle } from "../parts/heading.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { Name } from "../parts/name.tsx";
+import { RunningReplays } from "../parts/replays.tsx";
 import { savedPosition, TABS, type Tab, webhookHref } from "../route.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
@@ -56,6 +57,7 @@ export function Webhook({ id, tab, eventId, query, workspace }: Props) {
           <Head webhook={webhook} tab={tab} workspace={workspace} />
           <LoadState loaded={loaded} />
           <Tabs webhook={webhook} tab={tab} />
+          <RunningReplays webhook={webhook} />
           {tab === "overview" && <Overview webhook={webhook} types={workspace.events} />}
           {tab === "deliveries" && (
             <Deliveries webhook={webhook} query={query} eventId={eventId} workspace={workspace} />
@@ -122,7 +124,8 @@ interface TabsProps {
 function Tabs({ webhook, tab }: TabsProps) {
   const hasFailed = webhook.retrying > 0 || webhook.state === "failing";
   const isWaiting = hasFailed && countWaiting(webhook) > 0;
-  const row = useCurrentInView<HTMLElement>(tab);
+  // The number takes room, so the current tab moves with it.
+  const row = useCurrentInView<HTMLElement>(`${tab} ${isWaiting}`);
   return (
     <nav ref={row} class="tabs" aria-label={t.tabs.label}>
       {TABS.map((name) => (

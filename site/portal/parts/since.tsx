@@ -2,22 +2,29 @@ import { useId, useState } from "preact/hooks";
 import { REDELIVERY_MAX_AGE_MS } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import type { WebhookDetails as Webhook } from "../../../src/history/views.ts";
+import { type Period, startOfDay } from "../filters.ts";
 import { formatDayAndHour, toLocalField } from "../format.ts";
 import { t } from "../text.ts";
 
 /** The age of each choice, in milliseconds. */
 const AGES_MS = { hour: HOUR_MS, day: DAY_MS, week: 7 * DAY_MS };
 
-/** Asks for the time since when to redeliver; the surrounding form reads it with `parseSince`. */
-export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string | null }) {
+interface Props {
+  webhook: Webhook;
+  fault: string | null;
+  /** Whether the period may end before now. */
+  mayEnd?: boolean;
+}
+
+/** Asks for the time since when, or the period in which, to send events; the form reads it with `parsePeriod`. */
+export function SinceField({ webhook, fault, mayEnd = false }: Props) {
   const first = webhook.undeliveredSince;
   const isRecent = first !== null && Date.parse(first) > Date.now() - REDELIVERY_MAX_AGE_MS;
   const [choice, setChoice] = useState(isRecent ? "first" : "day");
-  const faultId = useId();
   return (
     <>
       <label class="field">
-        {t.since.label}
+        {mayEnd ? t.deliveries.when : t.since.label}
         <select
           name="since"
           value={choice}
@@ -27,35 +34,57 @@ export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string
           <option value="hour">{t.since.hour}</option>
           <option value="day">{t.since.day}</option>
           <option value="week">{t.since.week}</option>
-          <option value="other">{t.since.other}</option>
+          {mayEnd && <option value="today">{t.deliveries.today}</option>}
+          {mayEnd && <option value="yesterday">{t.deliveries.yesterday}</option>}
+          <option value="other">{mayEnd ? t.deliveries.custom : t.since.other}</option>
         </select>
       </label>
       {choice === "other" && (
-        <label class="field">
-          {t.since.time}
-          <input
-            type="datetime-local"
-            name="time"
-            min={toLocalField(Date.now() - REDELIVERY_MAX_AGE_MS + HOUR_MS)}
-            max={toLocalField(Date.now())}
-            aria-invalid={fault !== null}
-            aria-describedby={faultId}
-          />
-          <small id={faultId} class={fault ? "fault" : ""}>
-            {fault ?? t.since.hint}
-          </small>
-        </label>
+        <Moment name="from" label={mayEnd ? t.deliveries.since : t.since.time} fault={fault} />
       )}
+      {choice === "other" && mayEnd && <Moment name="to" label={t.deliveries.until} fault={null} />}
     </>
   );
 }
 
-/** Parses the time in a form's `SinceField` to ISO 8601; null if there is no valid one. */
-export function parseSince(form: FormData, webhook: Webhook, now: number): string | null {
+function Moment({ name, label, fault }: { name: string; label: string; fault: string | null }) {
+  const faultId = useId();
+  return (
+    <label class="field">
+      {label}
+      <input
+        type="datetime-local"
+        name={name}
+        min={toLocalField(Date.now() - REDELIVERY_MAX_AGE_MS + HOUR_MS)}
+        max={toLocalField(Date.now())}
+        aria-invalid={fault !== null}
+        aria-describedby={faultId}
+      />
+      <small id={faultId} class={fault ? "fault" : ""}>
+        {fault ?? (name === "from" && t.since.hint)}
+      </small>
+    </label>
+  );
+}
+
+/** A period with a beginning. */
+export interface BegunPeriod extends Period {
+  since: string;
+}
+
+/** Parses the period in a form's `SinceField`, in ISO 8601; null if there is no valid one. */
+export function parsePeriod(form: FormData, webhook: Webhook, now: number): BegunPeriod | null {
   const choice = String(form.get("since"));
-  if (choice === "first") return webhook.undeliveredSince;
+  const from = (since: string | null, until: string | null = null) =>
+    since === null ? null : { since, until };
+  if (choice === "first") return from(webhook.undeliveredSince);
+  if (choice === "today") return from(startOfDay(now));
+  if (choice === "yesterday") return from(startOfDay(now, -1), startOfDay(now));
   if (choice !== "other")
-    return new Date(now - AGES_MS[choice as keyof typeof AGES_MS]).toISOString();
-  const time = Date.parse(String(form.get("time")));
-  return time <= now && time > now - REDELIVERY_MAX_AGE_MS ? new Date(time).toISOString() : null;
+    return from(new Date(now - AGES_MS[choice as keyof typeof AGES_MS]).toISOString());
+  const time = Date.parse(String(form.get("from")));
+  if (!(time <= now && time > now - REDELIVERY_MAX_AGE_MS)) return null;
+  const end = Date.parse(String(form.get("to") ?? ""));
+  if (end <= time) return null;
+  return from(new Date(time).toISOString(), Number.isNaN(end) ? null : new Date(end).toISOString());
 }

@@ -157,7 +157,9 @@ export const en = {
     rateLimited: (seconds: number) =>
       `Too many requests. The page tries again in ${count(seconds, "second", "seconds")}.`,
     waitBefore: (seconds: number) =>
-      `Too many requests. Try again in ${count(seconds, "second", "seconds")}.`,
+      seconds < 120
+        ? `Too many requests. Try again in ${count(seconds, "second", "seconds")}.`
+        : `The limit of this hour is reached. Try again in ${count(Math.ceil(seconds / 60), "minute", "minutes")}.`,
     stale: "What you see may be out of date.",
     reference: (id: string) => `Reference: ${id}`,
     notFound: "Page not found",
@@ -413,8 +415,8 @@ export const en = {
       webhookId: "Nothing is sent while the webhook is disabled.",
       eventIds: "It cannot be sent: the webhook does not include this event type.",
     },
-    button: "Resend failed…",
-    title: "Resend failed deliveries",
+    button: "Replay…",
+    title: "Send the events of a period again",
     text: "They keep their ids and content, and are sent after new events.",
     stillFailing: "The last attempts failed: check your server with a test event first.",
     which: "Which ones",
@@ -423,8 +425,9 @@ export const en = {
     missed:
       "Missed: stored while the webhook was disabled or did not list their type. Events whose type no webhook listed were not stored",
     retrying: "Failing: waiting to be retried",
-    submit: "Resend",
-    submitCount: (n: number) => `Resend ${count(n, "delivery", "deliveries")}`,
+    delivered: "Delivered: your server has accepted them already",
+    submit: "Replay",
+    submitCount: (n: number) => `Replay ${count(n, "delivery", "deliveries")}`,
     counting: "Counting…",
     period: (since: string, until: string | null) =>
       until === null ? `Since ${since}` : `${since} to ${until}`,
@@ -434,11 +437,30 @@ export const en = {
       submit: "Resend",
       submitCount: (n: number) => `Resend ${count(n, "delivery", "deliveries")}`,
     },
-    result: (n: number) =>
-      n === 0
-        ? "There is nothing to resend."
-        : `${count(n, "delivery", "deliveries")} will be resent.`,
-    scheduled: (n: string, time: string) => `Will be sent: ${n}. Looked through until ${time}.`,
+    nothing: "There is nothing to resend.",
+  },
+
+  replays: {
+    title: "Replay",
+    begun: "The replay has begun.",
+    missed: "Missed",
+    examining: (n: string) => `Looking for deliveries, ${n} so far.`,
+    sent: (n: string, all: string) => `${n} of ${all} sent.`,
+    running: (n: string, all: string) => `Running: ${n} of ${all} sent.`,
+    held: "What your server does not accept at the moment waits until it does.",
+    left: (minutes: number) =>
+      minutes <= 1
+        ? "Less than a minute left."
+        : `About ${count(minutes, "minute", "minutes")} left.`,
+    delivered: (n: number) => `${number(n)} delivered.`,
+    failed: (n: number) => `${number(n)} failed.`,
+    notSent: (n: number) => `${number(n)} not sent.`,
+    endedAt: (time: string) => `Ended ${time}.`,
+    results: {
+      done: "Done.",
+      stopped: "Stopped.",
+      interrupted: "Ended, because the webhook was disabled.",
+    },
   },
 
   since: {
@@ -538,6 +560,7 @@ export const en = {
       endSecretOverlap: "Stopped using the earlier secrets",
       sendTestEvent: "Sent a test event",
       redeliver: "Resent deliveries",
+      stopReplay: "Stopped a replay",
       ...history,
     },
     fields: {
@@ -566,10 +589,11 @@ export const en = {
     text: "Deliveries start again with the next event.",
     missed: "Also send the events that were missed",
     submit: "Enable",
-    result: (n: number) =>
-      n === 0
-        ? "The webhook is enabled."
-        : `The webhook is enabled; ${count(n, "missed event", "missed events")} will be sent.`,
+    result: (n: number, hasMore: boolean) => {
+      if (n === 0 && !hasMore) return "The webhook is enabled.";
+      const missed = hasMore ? "the missed events" : count(n, "missed event", "missed events");
+      return `The webhook is enabled; ${missed} will be sent.`;
+    },
   },
 
   secret: {

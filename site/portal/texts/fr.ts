@@ -120,7 +120,9 @@ export const fr: Texts = {
     rateLimited: (seconds) =>
       `Trop de requêtes. Nouvel essai automatique dans ${count(seconds, "seconde", "secondes")}.`,
     waitBefore: (seconds) =>
-      `Trop de requêtes. Réessayez dans ${count(seconds, "seconde", "secondes")}.`,
+      seconds < 120
+        ? `Trop de requêtes. Réessayez dans ${count(seconds, "seconde", "secondes")}.`
+        : `La limite de cette heure est atteinte. Réessayez dans ${count(Math.ceil(seconds / 60), "minute", "minutes")}.`,
     stale: "Les données affichées ne sont peut-être plus à jour.",
     reference: (id) => `Référence : ${id}`,
     notFound: "Page introuvable",
@@ -379,8 +381,8 @@ export const fr: Texts = {
       webhookId: "Rien n’est envoyé tant que le webhook est désactivé.",
       eventIds: "Envoi impossible : le webhook n’inclut pas ce type d’événement.",
     },
-    button: "Renvoyer les livraisons en échec…",
-    title: "Renvoyer les livraisons en échec",
+    button: "Renvoyer une période…",
+    title: "Renvoyer les événements d’une période",
     text: "Elles conservent leur identifiant et leur contenu, et sont envoyées après les nouveaux événements.",
     stillFailing:
       "Les derniers envois ont échoué : vérifiez d’abord votre serveur avec un événement de test.",
@@ -390,7 +392,7 @@ export const fr: Texts = {
     missed:
       "Événements manqués : survenus alors que le webhook était désactivé ou n’incluait pas leur type. Les événements dont aucun webhook n’incluait le type n’ont pas été conservés",
     retrying: "En échec : en attente d’un nouvel essai",
-    scheduled: (n, time) => `À envoyer : ${n}. Événements parcourus jusqu’au ${time}.`,
+    delivered: "Livrées : déjà acceptées par votre serveur",
     submit: "Renvoyer",
     submitCount: (n) => `Renvoyer ${count(n, "livraison", "livraisons")}`,
     counting: "Décompte en cours…",
@@ -401,12 +403,30 @@ export const fr: Texts = {
       submit: "Renvoyer",
       submitCount: (n) => `Renvoyer ${count(n, "livraison", "livraisons")}`,
     },
-    result: (n) =>
-      n === 0
-        ? "Il n’y a rien à renvoyer."
-        : n === 1
-          ? "1 livraison sera renvoyée."
-          : `${count(n, "", "livraisons")} seront renvoyées.`,
+    nothing: "Il n’y a rien à renvoyer.",
+  },
+
+  replays: {
+    title: "Renvoi",
+    begun: "Le renvoi a commencé.",
+    missed: "Manqués",
+    examining: (n) => `Recherche des livraisons, ${n} trouvées.`,
+    sent: (n, all) => `${n} sur ${all} envoyées.`,
+    running: (n, all) => `En cours : ${n} sur ${all} envoyées`,
+    held: "Ce que votre serveur n’accepte pas pour le moment attend qu’il l’accepte.",
+    left: (minutes) =>
+      minutes <= 1
+        ? "Moins d’une minute restante."
+        : `Environ ${count(minutes, "minute", "minutes")}.`,
+    delivered: (n) => `${count(n, "livrée", "livrées")}.`,
+    failed: (n) => `${number(n)} en échec.`,
+    notSent: (n) => `${count(n, "non envoyée", "non envoyées")}.`,
+    endedAt: (time) => `Terminé le ${time}.`,
+    results: {
+      done: "Terminé.",
+      stopped: "Arrêté.",
+      interrupted: "Interrompu, car le webhook a été désactivé.",
+    },
   },
 
   since: {
@@ -507,6 +527,7 @@ export const fr: Texts = {
       endSecretOverlap: "Fin de validité des anciens secrets",
       sendTestEvent: "Envoi d’un événement de test",
       redeliver: "Renvoi de livraisons",
+      stopReplay: "Arrêt d’un renvoi",
       createWorkspace: "Création de l’espace de travail",
       updateWorkspace: "Modification de l’espace de travail",
       setWorkspaceAccess: "Modification de l’accès de l’espace de travail",
@@ -545,12 +566,13 @@ export const fr: Texts = {
     text: "Les livraisons reprennent dès le prochain événement.",
     missed: "Envoyer aussi les événements manqués",
     submit: "Réactiver",
-    result: (n) =>
-      n === 0
-        ? "Le webhook est réactivé."
-        : n === 1
-          ? "Le webhook est réactivé ; 1 événement manqué sera envoyé."
-          : `Le webhook est réactivé ; ${count(n, "", "événements manqués")} seront envoyés.`,
+    result: (n, hasMore) => {
+      if (hasMore) return "Le webhook est réactivé ; les événements manqués seront envoyés.";
+      if (n === 0) return "Le webhook est réactivé.";
+      return n === 1
+        ? "Le webhook est réactivé ; 1 événement manqué sera envoyé."
+        : `Le webhook est réactivé ; ${count(n, "", "événements manqués")} seront envoyés.`;
+    },
   },
 
   secret: {

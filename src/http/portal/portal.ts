@@ -95,6 +95,8 @@ export const ALLOWED = [
   ["GET", "/webhooks/:webhookId/deliveries", "listDeliveries"],
   ["GET", "/webhooks/:webhookId/deliveries/:eventId", "readDelivery"],
   ["POST", "/webhooks/:webhookId/redeliver", "redeliver"],
+  ["GET", "/webhooks/:webhookId/replays", "listReplays"],
+  ["POST", "/webhooks/:webhookId/stop", "stopReplay"],
 ] as const satisfies [method: string, path: string, operation: PlatformMethod][];
 
 for (const [method, path, name] of ALLOWED)

@@ -696,8 +696,9 @@ test("an edit of what another administrator has changed in the meantime is rejec
   expect(await visit.faults()).toEqual([expect.stringContaining("status of 400")]);
 });
 
-test("what the list shows is resent, and its number is said before", async () => {
+test("what the list shows is resent, with its filters, and its number is said before", async () => {
   await openSubscribed(async (id) => {
+    await deliver(1);
     stage.answerWith(400);
     await stage.recordLeads(workspaceId, 3);
     await until(async () => (await failed(id)) === 3);
@@ -706,15 +707,74 @@ test("what the list shows is resent, and its number is said before", async () =>
   stage.answerWith(204);
   posts.length = 0;
   await openTab("Deliveries");
-  await page.getByLabel("State").selectOption("Failing, will be retried");
+  // All that is shown, delivered or not.
   await page.getByLabel("When").selectOption("Today");
+  await shows(4);
+  await press("Resend these…");
+  await button("Resend 4 deliveries").waitFor();
+  await press("Cancel", page.getByRole("dialog"));
+  await page.getByLabel("State").selectOption("Failing, will be retried");
   await shows(3);
   await press("Resend these…");
   const dialog = page.getByRole("dialog");
   await see(dialog, "Failing, will be retried");
   await press("Resend 3 deliveries", dialog);
-  await see(page, "3 deliveries will be resent.");
-  await posted(3);
+  await see(page, "The replay has begun.", "Done. 3 delivered.");
+  expect(posts).toHaveLength(3);
+});
+
+/** Opens the circuit of new leads, so that nothing is sent but what is resent by itself. */
+const openCircuit = (id: string) => {
+  const openUntil = Date.now() + 5 * HOUR_MS;
+  const circuit = { rejected: [], failures: 3, openUntil, since: Date.now(), outcome: "timed_out" };
+  return DB.prepare("UPDATE subscriptions SET circuits = ?, failing_since = ? WHERE id = ?")
+    .bind(JSON.stringify({ "lead.created": { ...circuit, status: null } }), Date.now(), id)
+    .run();
+};
+
+test("a replay is followed and stopped on any device, and stands in the history", async () => {
+  const id = await stage.subscribe(workspaceId);
+  await deliver(3);
+  await openCircuit(id);
+  await open({ actor: "Zoë Martin" });
+  await follow("/in");
+  await choose("Replay…");
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("When").selectOption("Today");
+  await dialog.getByLabel("Delivered").check();
+  await press("Replay 3 deliveries", dialog);
+  const running = page.getByRole("region", { name: "Replay" });
+  await see(running, "0 of 3 sent.", "waits until it does");
+  await page.reload();
+  await see(running, "0 of 3 sent.");
+  // Another administrator, elsewhere.
+  const other = await stage.open(workspaceId);
+  await other.page.getByRole("link", { name: "/in" }).click();
+  await other.page.getByRole("region", { name: "Replay" }).getByRole("button").click();
+  await see(other.page, "Stopped. 0 delivered. 3 not sent.");
+  await other.close();
+  await see(page.locator(".replays"), "Stopped. 0 delivered. 3 not sent.");
+  await openTab("History");
+  const entry = page.locator(".changes li", { hasText: "Stopped. 0 delivered." });
+  await see(entry, "Zoë Martin", "State: ");
+  // Each delivery is as it was.
+  await openTab("Deliveries");
+  await expect.poll(() => rows().getByText("Delivered", { exact: true }).count()).toBe(3);
+  expect(posts).toHaveLength(3);
+});
+
+test("a resend says that it is queued, and then how it went, while its webhook fails", async () => {
+  await openSubscribed(async (id) => {
+    await deliver(1);
+    await openCircuit(id);
+    stage.answerWith(500);
+  });
+  await openTab("Deliveries");
+  await press(/^Resend: New lead/);
+  await see(rows(), "Sent: Response 500");
+  stage.answerWith(204);
+  await press(/^(Resend|Send now): New lead/);
+  await see(rows(), "Sent: Response 204");
 });
 
 test("a lead that failed at several webhooks is one failure, found by name and resent to all of them", async () => {
@@ -821,7 +881,7 @@ test("a disabled webhook is re-enabled, and only gets what it has missed if requ
     await stage.recordLeads(workspaceId);
   });
   await see(page, "Nothing is sent until you enable it.");
-  expect(await button("Resend failed…").count()).toBe(0);
+  expect(await button("Replay…").count()).toBe(0);
   await press("Enable…");
   await page.getByLabel("Also send the events that were missed").uncheck();
   await press("Enable", page.getByRole("dialog"));
@@ -860,7 +920,7 @@ test("re-enabling sends everything from the first event that failed on, unless t
   await until(async () => (await PLATFORM.readWebhook({ webhookId: id })).pending === 0);
 });
 
-test("what waits after failed attempts is sent at once with what failed", async () => {
+test("everything that failed since a time is resent, in parts, and without the reader", async () => {
   await openSubscribed(async (id) => {
     stage.answerWith(400);
     await stage.recordLeads(workspaceId, 3);
@@ -869,67 +929,24 @@ test("what waits after failed attempts is sent at once with what failed", async 
   });
   stage.answerWith(204);
   posts.length = 0;
-  await press("Resend failed…", page.locator(".note"));
-  await press("Resend 3 deliveries", page.getByRole("dialog"));
-  await see(page, "3 deliveries will be resent.");
-  await posted(3);
-});
-
-test("everything that failed since a time is resent", async () => {
-  const webhookId = await openSubscribed(async () => {
-    stage.answerWith(500);
-    await stage.recordLeads(workspaceId, 3);
-    await until(() => posts.length > 0);
-  });
-  await page.getByText("Failing", { exact: true }).waitFor();
-  await page.locator(".note.bad", { hasText: "Failing since" }).waitFor();
-  await PLATFORM.disableWebhook({ webhookId });
-  // An event may just be on its way: what is cancelled is not.
-  const pending =
-    "SELECT count(*) AS n FROM deliveries WHERE subscription_id = ? AND state = 'pending'";
-  const count = () => DB.prepare(pending).bind(webhookId).first<number>("n");
-  await until(async () => (await count()) === 0);
-  await PLATFORM.enableWebhook({ webhookId });
-  stage.answerWith(204);
-  posts.length = 0;
-  await page.reload();
-  // The first thousand events, as if there were so many; then the reader stops it, and goes on.
-  const halfway = { at: Date.now(), id: eventIdAt(Date.now() - 12 * HOUR_MS) };
+  // The first part is as if there were more; the others go on behind the reader's back.
   const asked: unknown[] = [];
-  const stopped = Promise.withResolvers<void>();
   await page.route("**/redeliver", async (route) => {
     const { cursor, dryRun } = route.request().postDataJSON();
     if (dryRun) return route.fulfill({ json: { count: 2_003, nextCursor: null } });
     asked.push(cursor);
-    if (asked.length > 2) return route.continue();
-    if (asked.length === 2) await stopped.promise;
-    const nextCursor = encodeCursor("redelivery", halfway);
-    await route.fulfill({ json: { count: 1_000, nextCursor } });
+    if (asked.length === 1) return route.fulfill({ json: { count: 1_000, nextCursor: "next" } });
+    await route.continue({ postData: { ...route.request().postDataJSON(), cursor: null } });
   });
-  await choose("Resend failed…");
+  await press("Replay…", page.locator(".note"));
   const dialog = page.getByRole("dialog");
-  await dialog.getByLabel("Since").selectOption("Another time…");
-  await press("Resend", dialog);
+  await dialog.getByLabel("When").selectOption("From … to …");
+  await press("Replay", dialog);
   await see(dialog, "Choose a time in the last 30 days.");
-  await dialog.getByLabel("Since").selectOption("24 hours ago");
-  await press("Resend 2,003 deliveries", dialog);
-  const bar = dialog.getByRole("progressbar");
-  await expect
-    .poll(() => bar.evaluate((one: HTMLProgressElement) => one.value))
-    .toBeCloseTo(0.5, 2);
-  await page.keyboard.press("Escape");
-  await press("Stop", dialog);
-  stopped.resolve();
-  await see(dialog, "Will be sent: 2,000.");
-  expect(asked).toHaveLength(2);
-  await press("Continue", dialog);
-  await see(page, "2,003 deliveries will be resent.");
-  await posted(3);
-  expect(asked).toEqual([
-    null,
-    encodeCursor("redelivery", halfway),
-    encodeCursor("redelivery", halfway),
-  ]);
+  await dialog.getByLabel("When").selectOption("24 hours ago");
+  await press("Replay 2,003 deliveries", dialog);
+  await see(page, "The replay has begun.", "Done. 3 delivered.");
+  expect(asked).toEqual([null, "next"]);
 });
 
 test("a new secret signs alone if no grace period is wanted", async () => {

@@ -7,7 +7,7 @@ import {
   Platform,
   recordAutomation,
 } from "../../support/api.ts";
-import { jumpTo } from "../../support/deliveries.ts";
+import { HOUR_MS, jumpTo, setDeliveries } from "../../support/deliveries.ts";
 import { interposed } from "../../support/interposed.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { openOwed, portalOf, sessionToken } from "../../support/portal.ts";
@@ -21,7 +21,7 @@ const creation = { url: "https://ok-ended.example/", events: ["lead.created"] };
 
 /** What requests can change of a workspace, as stored. */
 async function storedOf(workspaceId: string): Promise<string> {
-  const tables = ["subscriptions", "automations", "events", "deliveries"];
+  const tables = ["subscriptions", "automations", "events", "deliveries", "replays"];
   const found = await WORKSPACE_DB.batch(
     tables.map((table) =>
       WORKSPACE_DB.prepare(`SELECT * FROM ${table} WHERE workspace_id = ?`).bind(workspaceId),
@@ -125,8 +125,11 @@ const PORTAL_WRITES: [name: string, write: PortalWrite][] = [
   ["tests", (portal, { path }) => portal.post(`${path}/test`, { type: "lead.created" })],
   [
     "replays to",
-    (portal, { path }) =>
-      portal.post(`${path}/redeliver`, { since: new Date(Date.now() - 7_200_000).toISOString() }),
+    async (portal, { path, webhookId }) => {
+      await setDeliveries(webhookId, { state: "exhausted" });
+      const since = new Date(Date.now() - 2 * HOUR_MS).toISOString();
+      return portal.post(`${path}/redeliver`, { since });
+    },
   ],
 ];
 

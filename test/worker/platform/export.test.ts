@@ -25,6 +25,8 @@ import {
   announceLeads,
   createWorkspace,
   deliveriesTo,
+  HOUR_MS,
+  setDeliveries,
   setSubscription,
   subscribe,
   subscriberUrl,
@@ -64,6 +66,9 @@ async function withEverything() {
     await expect
       .poll(async () => (await deliveriesTo(id))[0]?.attempts, { timeout: 30_000 })
       .toBeGreaterThan(0);
+  // It sends the event again.
+  await setDeliveries(failing.id, { state: "exhausted" });
+  await Platform.redeliver({ webhookId: failing.id, since: isoTime(Date.now() - HOUR_MS) });
   // Leased, or its row would go with its pending deliveries.
   await WORKSPACE_DB.prepare(
     `UPDATE subscriptions SET deleted_at = 1, cancelling = 1, cancel_epoch = cancel_epoch + 1,
@@ -264,7 +269,8 @@ describe("exportWorkspace", () => {
     const ids = Array.from({ length: 519 }, (_, i) => `whk_${i}${workspaceId}`);
     await insertSubscriptions(ids.map((id) => ({ id, workspaceId })));
     await WORKSPACE_DB.prepare(
-      "INSERT INTO delivery_counts SELECT workspace_id, id, 0, '{}' FROM subscriptions WHERE workspace_id = ? LIMIT 480",
+      `INSERT INTO replays (workspace_id, subscription_id, id, filter, created_at, examined_at)
+        SELECT workspace_id, id, 'rpl_', '{}', 0, 0 FROM subscriptions WHERE workspace_id = ? LIMIT 480`,
     )
       .bind(workspaceId)
       .run();

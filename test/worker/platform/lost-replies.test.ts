@@ -123,6 +123,8 @@ const OTHERS: Record<Exclude<PlatformMethod, keyof typeof UNDOABLE>, string> = {
   listDeliveries: READS,
   listFailures: READS,
   countFailures: READS,
+  listReplays: READS,
+  stopReplay: "A replay ends once, and its second try finds no delivery to restore.",
   readDelivery: READS,
   ledger: READS,
   backlog: READS,

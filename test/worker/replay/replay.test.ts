@@ -2,7 +2,6 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env } from "cloudflare:workers";
 import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { encodeCursor } from "../../../src/contract/cursor.ts";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import { isoTime } from "../../../src/contract/time.ts";
@@ -110,10 +109,13 @@ describe("a subscription that is re-enabled", () => {
 });
 
 test("enableWebhook with a cursor is rejected once somebody has disabled the subscription again", async () => {
-  const { id } = await disabled();
-  const cursor = encodeCursor("redelivery", { at: T0, id: eventIdAt(T0) });
-  const redeliverSince = isoTime(Date.now() - DAY_MS);
-  const call = Platform.enableWebhook({ webhookId: id, redeliverSince, cursor });
+  const { id, workspaceId } = await disabled();
+  const now = Date.now();
+  await storeEvents(workspaceId, id, REDELIVERY_EXAMINED_MAX + 1, now - HOUR_MS, "missed");
+  const range = { webhookId: id, redeliverSince: isoTime(now - DAY_MS) };
+  const { nextCursor: cursor } = await Platform.enableWebhook(range);
+  await setSubscription(id, { disabledAt: T0 });
+  const call = Platform.enableWebhook({ ...range, cursor });
   expect(await errorOf(call)).toContain("it is disabled");
   expect((await subscriptionRow(id)).disabledAt).toBe(T0);
 });
@@ -210,8 +212,8 @@ describe("a redelivery", () => {
       Platform.setWorkspaceAccess({ workspaceId, granted: false }),
   };
   test.each(
-    // The look-up, the range, and its transaction.
-    Object.entries(ENDS).flatMap(([how, end]) => [2, 3].map((at) => ({ how, end, at }))),
+    // The look-up, the range, the count of the hour, and its transaction.
+    Object.entries(ENDS).flatMap(([how, end]) => [2, 4].map((at) => ({ how, end, at }))),
   )("adds nothing more once the subscription $how, before round trip $at", async ({ end, at }) => {
     const { workspaceId, id } = await owed(1, T0);
     await setDeliveries(id, { state: "cancelled", settledAt: T0 });
@@ -739,10 +741,10 @@ test.each<[string, number, (db: Database, id: string, eventId: string) => Promis
   ["An enabling", 1, (db, id) => enableAndReplay(db, id, null, NOW)],
   [
     "A replay",
-    3,
+    4,
     (db, id) => sendAgain(db, id, { since: T0, until: null, states: ["exhausted"] }, NOW),
   ],
-  ["A resend", 3, (db, id, eventId) => sendAgain(db, id, { eventIds: [eventId] }, NOW)],
+  ["A resend", 4, (db, id, eventId) => sendAgain(db, id, { eventIds: [eventId] }, NOW)],
 ])("%s whose reply was lost is not tried again", async (_, trip, act) => {
   const { id, drafts } = await owed(1, T0);
   await setDeliveries(id, { state: "exhausted", attempts: 11, settledAt: T0 });

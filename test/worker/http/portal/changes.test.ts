@@ -1,11 +1,14 @@
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { encodeCursor } from "../../../../src/contract/cursor.ts";
+import { randomId } from "../../../../src/contract/ids.ts";
+import type { Redelivered } from "../../../../src/history/views.ts";
+import { REDELIVERY_EXAMINED_MAX } from "../../../../src/replay/replay.ts";
 import { openApi, openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
 import { HOUR_MS, subscribe, subscriberUrl } from "../../../support/deliveries.ts";
 import { keepLog } from "../../../support/log-lines.ts";
-import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { exchange, openOwed, portalOf } from "../../../support/portal.ts";
+import { storeEvents } from "../../../support/stored-events.ts";
 
 const lines = keepLog();
 const ALL = ["lead.created", "run.completed"];
@@ -48,6 +51,7 @@ test("Each change in the portal is listed with its actor and what it was before"
     actor: ACTOR,
     via: "portal",
     key: null,
+    replay: null,
     result: "ok",
     before,
     after,
@@ -136,42 +140,39 @@ test("A change that failed is listed, because it may have happened", async () =>
   expect(changes.map(({ result }) => result)).toEqual(["failed"]);
 });
 
-/** A range of the events of `openOwed`, and the cursor with which a second call continues it. */
-function rangeOf({ eventIds }: { eventIds: [string, ...string[]] }) {
-  const since = new Date(Date.now() - 2 * HOUR_MS).toISOString();
-  const cursor = encodeCursor("redelivery", { at: Date.now(), id: eventIds[0] });
-  return { since, cursor };
-}
-
-/** Makes a replay send the events of `openOwed`, because one that sends none is no change. */
-function exhaustAll({ webhookId }: { webhookId: string }) {
-  return WORKSPACE_DB.prepare("UPDATE deliveries SET state = 'exhausted' WHERE subscription_id = ?")
-    .bind(webhookId)
-    .run();
+/** A range of events that takes two calls. */
+async function owedRange() {
+  const owed = await openOwed();
+  const [id, now] = [owed.webhookId, Date.now()];
+  await storeEvents(owed.workspaceId, id, REDELIVERY_EXAMINED_MAX, now - HOUR_MS, "exhausted");
+  return { ...owed, since: new Date(now - 2 * HOUR_MS).toISOString() };
 }
 
 test("A range that is sent again is one change, however many calls it takes", async () => {
-  const owed = await openOwed();
-  const portal = await openAs(owed.workspaceId);
-  const { since, cursor } = rangeOf(owed);
-  await exhaustAll(owed);
-  for (const body of [{ since, dryRun: true }, { since }, { since, cursor }])
-    expect((await portal.post(`${owed.path}/redeliver`, body)).status).toBe(200);
-  expect(await changesIn(portal, owed.path)).toHaveLength(1);
+  const { workspaceId, path, since } = await owedRange();
+  const portal = await openAs(workspaceId);
+  const send = async (more: object) => {
+    const answer = await portal.post<Redelivered>(`${path}/redeliver`, { since, ...more });
+    expect(answer.status).toBe(200);
+    return answer.body.nextCursor;
+  };
+  await send({ dryRun: true });
+  await send({ cursor: await send({}) });
+  expect(await changesIn(portal, path)).toHaveLength(1);
 });
 
 test("A subscription that is disabled twice and enabled in two calls is changed twice", async () => {
-  const owed = await openOwed();
-  const portal = await openAs(owed.workspaceId);
-  const { since: redeliverSince, cursor } = rangeOf(owed);
-  for (const [action, body] of [
-    ["disable", {}],
-    ["disable", {}],
-    ["enable", { redeliverSince }],
-    ["enable", { redeliverSince, cursor }],
-  ] as const)
-    expect((await portal.post(`${owed.path}/${action}`, body)).status).toBe(200);
-  const changes = await changesIn(portal, owed.path);
+  const { workspaceId, path, since } = await owedRange();
+  const portal = await openAs(workspaceId);
+  const post = async (action: string, body: object) => {
+    const answer = await portal.post<Redelivered>(`${path}/${action}`, body);
+    expect(answer.status).toBe(200);
+    return answer.body.nextCursor;
+  };
+  for (const _ of [1, 2]) await post("disable", {});
+  const cursor = await post("enable", { redeliverSince: since });
+  await post("enable", { redeliverSince: since, cursor });
+  const changes = await changesIn(portal, path);
   expect(changes.map(({ method }) => method)).toEqual(["disableWebhook", "enableWebhook"]);
 });
 
@@ -179,24 +180,18 @@ test.each([
   ["redeliver", "since"],
   ["enable", "redeliverSince"],
 ])(
-  "A call of %s whose cursor continues no range of its actor is a change",
-  async (action, name) => {
-    const owed = await openOwed();
-    const { since, cursor } = rangeOf(owed);
-    const send = async (actor: string) => {
-      await exhaustAll(owed);
-      const portal = await openAs(owed.workspaceId, actor);
-      const { status } = await portal.post(`${owed.path}/${action}`, { [name]: since, cursor });
-      expect(status).toBe(200);
-    };
-    for (const actor of ["Alice", "Bob", "Alice"]) await send(actor);
-    const changes = await changesIn(owed.portal, owed.path);
-    expect(changes.map(({ actor }) => actor)).toEqual(["Alice", "Bob"]);
-    await env.DB.prepare("UPDATE audit_trail SET at = at - ? WHERE webhook_id = ?")
-      .bind(HOUR_MS, owed.webhookId)
-      .run();
-    await send("Bob");
-    expect(await changesIn(owed.portal, owed.path)).toHaveLength(3);
+  "A call of %s whose cursor names no replay of the subscription sends nothing",
+  async (...row) => {
+    const [action, name] = row;
+    const { workspaceId, path, since, webhookId, eventIds } = await owedRange();
+    const portal = await openAs(workspaceId);
+    for (const id of [eventIds[0], randomId("replay")]) {
+      const cursor = encodeCursor("redelivery", { at: Date.now(), id });
+      const { status } = await portal.post(`${path}/${action}`, { [name]: since, cursor });
+      expect(status).toBe(404);
+    }
+    expect(await changesIn(portal, path)).toEqual([]);
+    expect((await Platform.listReplays({ webhookId })).items).toEqual([]);
   },
 );
 

@@ -1,0 +1,457 @@
+import { env } from "cloudflare:workers";
+import { eq } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { randomId } from "../../../src/contract/ids.ts";
+import {
+  REDELIVERIES_PER_HOUR,
+  REPLAYS_MAX,
+  RESENDS_PENDING_MAX,
+} from "../../../src/contract/limits.ts";
+import { isoTime } from "../../../src/contract/time.ts";
+import { openDatabase } from "../../../src/db/client.ts";
+import { type ReplayFilter, replays, workspaces } from "../../../src/db/schema.ts";
+import type { Redelivered } from "../../../src/history/views.ts";
+import { continueReplay, REDELIVERY_EXAMINED_MAX } from "../../../src/replay/replay.ts";
+import { endIfDone, findReplay, listReplaysOf, stop } from "../../../src/replay/replays.ts";
+import { sweep } from "../../../src/sweep.ts";
+import { type Answer, deployedWith, errorOf, openWorkspace, Platform } from "../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  db,
+  dispatchAt,
+  dispatchOn,
+  HOUR_MS,
+  setDeliveries,
+  setSubscription,
+  statesOf,
+  subscribe,
+} from "../../support/deliveries.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
+import { openPortal } from "../../support/portal.ts";
+import { storeEvents } from "../../support/stored-events.ts";
+
+/** The lease of a dispatch that does nothing: wake-up messages find the subscription taken. */
+const LEASED = { leasedBy: "test", leasedUntil: Date.now() + 3 * HOUR_MS };
+const FREE = { leasedUntil: 0 };
+
+/** A subscription to which nobody delivers by itself, with events of an hour ago. */
+async function withEvents(count: number, state: "missed" | "exhausted" | "delivered" = "missed") {
+  const { workspaceId } = await openWorkspace();
+  const { id: webhookId } = await subscribe(workspaceId);
+  await setSubscription(webhookId, LEASED);
+  const now = Date.now();
+  const ids = await storeEvents(workspaceId, webhookId, count, now - HOUR_MS, state);
+  return { workspaceId, webhookId, ids, since: isoTime(now - 2 * HOUR_MS) };
+}
+
+async function replayOf(webhookId: string) {
+  const { items } = await Platform.listReplays({ webhookId });
+  return items[0] ?? expect.unreachable("there is no replay");
+}
+
+/** Sets how many events the workspace has sent again in this hour. */
+const setRedelivered = (workspaceId: string, redelivered: number, redeliveredSince = Date.now()) =>
+  db
+    .update(workspaces)
+    .set({ redelivered, redeliveredSince })
+    .where(eq(workspaces.id, workspaceId))
+    .run();
+
+/** Lets the subscription deliver what is due, once each; those of `failing` are rejected. */
+async function deliverAll(webhookId: string, failing: readonly string[] = []) {
+  await setSubscription(webhookId, FREE);
+  await dispatchAt(Date.now(), [webhookId], ({ eventId }) =>
+    Promise.resolve(answered(failing.includes(eventId) ? 400 : 200)),
+  );
+}
+
+/** Stores replays of a subscription, the oldest first. */
+function insertReplays(workspaceId: string, subscriptionId: string, endedAt: (number | null)[]) {
+  const filter: ReplayFilter = { since: 0, until: 1, states: [], type: null, status: null };
+  const rows = endedAt.map((end, i) => ({
+    ...{ workspaceId, subscriptionId, filter },
+    ...{ id: randomId("replay"), createdAt: i, examinedAt: Date.now(), endedAt: end },
+  }));
+  return Promise.all(rows.map((row) => db.insert(replays).values(row).run()));
+}
+
+describe("a replay", () => {
+  test("is listed with its range, and what became of its deliveries", async () => {
+    const { webhookId, since, ids } = await withEvents(3);
+    const states = ["missed" as const];
+    await Platform.redeliver({ webhookId, since, states });
+    const begun = { since, states, type: null, status: null, scheduled: 3 };
+    expect(await replayOf(webhookId)).toMatchObject({ ...begun, delivered: 0, result: null });
+    await deliverAll(webhookId, ids.slice(0, 1));
+    const counts = { delivered: 2, failed: 1, isExamining: false };
+    expect(await replayOf(webhookId)).toMatchObject({ ...begun, ...counts, result: "done" });
+    await sweep(env, Date.now() + HOUR_MS);
+    const ended = await replayOf(webhookId);
+    expect(ended).toMatchObject({ ...counts, result: "done" });
+    expect(Date.parse(ended.endedAt ?? "")).toBeGreaterThan(Date.parse(ended.createdAt));
+    // A retry succeeds.
+    await setDeliveries(webhookId, { dueAt: 0 }, ids[0]);
+    await deliverAll(webhookId);
+    expect(await replayOf(webhookId)).toMatchObject({ delivered: 3, failed: 0 });
+  });
+
+  test("is continued by its cursor alone, in its own range", async () => {
+    const { webhookId, since } = await withEvents(REDELIVERY_EXAMINED_MAX + 2);
+    const first = await Platform.redeliver({ webhookId, since, states: ["missed"] });
+    expect(first.count).toBe(REDELIVERY_EXAMINED_MAX);
+    expect(await replayOf(webhookId)).toMatchObject({ isExamining: true });
+    // The range that a continuing call names does not count.
+    const again = { webhookId, since, states: ["delivered" as const], cursor: first.nextCursor };
+    expect(await Platform.redeliver(again)).toEqual({ count: 2, nextCursor: null });
+    expect(await replayOf(webhookId)).toMatchObject({
+      isExamining: false,
+      scheduled: REDELIVERY_EXAMINED_MAX + 2,
+    });
+    expect((await Platform.listReplays({ webhookId })).items).toHaveLength(1);
+  });
+
+  test("counts each delivery once, even if two calls continue it at the same moment", async () => {
+    const { webhookId, since } = await withEvents(REDELIVERY_EXAMINED_MAX + 5);
+    await Platform.redeliver({ webhookId, since });
+    const { replayId } = await replayOf(webhookId);
+    const replay = await findReplay(db, webhookId, replayId, "replayId");
+    const again = () => continueReplay(db, replay, Date.now());
+    await Promise.all([again(), again()]);
+    const scheduled = REDELIVERY_EXAMINED_MAX + 5;
+    expect(await replayOf(webhookId)).toMatchObject({ scheduled });
+  });
+
+  test("is continued by the scheduled job once its caller has gone, a part in each run", async () => {
+    const { webhookId, since } = await withEvents(2 * REDELIVERY_EXAMINED_MAX + 1);
+    await Platform.redeliver({ webhookId, since });
+    for (const [after, parts] of [
+      [0, 1],
+      [1, 2],
+    ] as const) {
+      await sweep(env, Date.now() + after * HOUR_MS);
+      const scheduled = parts * REDELIVERY_EXAMINED_MAX;
+      expect(await replayOf(webhookId)).toMatchObject({ isExamining: true, scheduled });
+    }
+    await sweep(env, Date.now() + HOUR_MS);
+    const scheduled = 2 * REDELIVERY_EXAMINED_MAX + 1;
+    expect(await replayOf(webhookId)).toMatchObject({ isExamining: false, scheduled });
+  });
+
+  test("waits for its last delivery, and ends without those that were resent", async () => {
+    const { webhookId, since, ids } = await withEvents(3);
+    await Platform.redeliver({ webhookId, since });
+    await Platform.redeliver({ webhookId, eventIds: ids.slice(0, 2) });
+    await sweep(env, Date.now() + HOUR_MS);
+    expect(await replayOf(webhookId)).toMatchObject({ result: null, endedAt: null });
+    await deliverAll(webhookId);
+    await sweep(env, Date.now() + 2 * HOUR_MS);
+    expect(await replayOf(webhookId)).toMatchObject({
+      result: "done",
+      scheduled: 3,
+      delivered: 1,
+      failed: 0,
+    });
+  });
+
+  test("ends as interrupted with a subscription that is disabled", async () => {
+    const { webhookId, since } = await withEvents(REDELIVERY_EXAMINED_MAX + 1);
+    await Platform.redeliver({ webhookId, since });
+    await Platform.disableWebhook({ webhookId });
+    await sweep(env, Date.now() + HOUR_MS);
+    const ended = await replayOf(webhookId);
+    expect(ended).toMatchObject({ result: "interrupted", isExamining: false });
+    expect(ended.endedAt).not.toBeNull();
+  });
+
+  test("does not go on after its subscription was disabled and enabled at once", async () => {
+    const { webhookId, since } = await withEvents(REDELIVERY_EXAMINED_MAX + 1);
+    const { nextCursor } = await Platform.redeliver({ webhookId, since });
+    // An active subscription is not enabled, so this interrupts nothing.
+    await Platform.enableWebhook({ webhookId });
+    expect(await replayOf(webhookId)).toMatchObject({ result: null });
+    await Platform.disableWebhook({ webhookId });
+    await Platform.enableWebhook({ webhookId });
+    expect(await replayOf(webhookId)).toMatchObject({ result: "interrupted" });
+    const again = { webhookId, since, cursor: nextCursor };
+    expect(await Platform.redeliver(again)).toEqual({ count: 0, nextCursor: null });
+    await sweep(env, Date.now() + HOUR_MS);
+    expect(await replayOf(webhookId)).toMatchObject({ scheduled: REDELIVERY_EXAMINED_MAX });
+  });
+
+  test("of another subscription is neither continued nor stopped", async () => {
+    const { webhookId, since, workspaceId } = await withEvents(REDELIVERY_EXAMINED_MAX + 1);
+    const { nextCursor } = await Platform.redeliver({ webhookId, since });
+    const { replayId } = await replayOf(webhookId);
+    const { id: other } = await subscribe(workspaceId);
+    const continued = Platform.redeliver({ webhookId: other, since, cursor: nextCursor });
+    expect(await errorOf(continued)).toContain("no such replay");
+    const stopped = Platform.stopReplay({ webhookId: other, replayId });
+    expect(await errorOf(stopped)).toContain("no such replay");
+    expect(await replayOf(webhookId)).toMatchObject({ result: null });
+  });
+
+  test("stands in the history with who began it and its numbers, also if it began with an enabling", async () => {
+    const { webhookId, workspaceId, since } = await withEvents(2);
+    await Platform.redeliver({ webhookId, since, actor: "Zoé" });
+    await deliverAll(webhookId);
+    await Platform.disableWebhook({ webhookId });
+    await storeEvents(workspaceId, webhookId, 1, Date.now() - HOUR_MS, "missed");
+    await Platform.enableWebhook({ webhookId, redeliverSince: since, actor: "Ada" });
+    const [history, own] = await Promise.all([
+      Platform.listWorkspaceChanges({ workspaceId }),
+      Platform.listWebhookChanges({ webhookId }),
+    ]);
+    for (const { items } of [history, own])
+      expect(
+        items.slice(0, 3).map(({ method, actor, replay }) => [method, actor, replay?.delivered]),
+      ).toEqual([
+        ["enableWebhook", "Ada", 0],
+        ["disableWebhook", null, undefined],
+        ["redeliver", "Zoé", 2],
+      ]);
+  });
+});
+
+describe("a replay that is stopped", () => {
+  test("sends nothing more, and leaves each delivery in the state that it had", async () => {
+    const { webhookId, workspaceId, since, ids } = await withEvents(5, "delivered");
+    const [delivered = "", exhausted = "", cancelled = "", retrying = "", sent = ""] = ids;
+    const [missed] = await storeEvents(workspaceId, webhookId, 1, Date.now() - HOUR_MS, "missed");
+    await setDeliveries(webhookId, {
+      lastAt: 1,
+      lastOutcome: "answered",
+      lastStatus: 200,
+      lastDurationMs: 5,
+    });
+    await setDeliveries(webhookId, { state: "exhausted" }, exhausted);
+    await setDeliveries(webhookId, { state: "cancelled" }, cancelled);
+    const failed = { state: "pending", priority: 2, attempts: 1, settledAt: null } as const;
+    await setDeliveries(webhookId, failed, retrying);
+    await Platform.redeliver({ webhookId, since });
+    await setDeliveries(webhookId, { state: "delivered", attemptsMade: 2 }, sent);
+    const { replayId } = await replayOf(webhookId);
+    await Platform.stopReplay({ webhookId, replayId });
+    const stopped = await replayOf(webhookId);
+    expect(stopped).toMatchObject({ result: "stopped", isExamining: false });
+    expect(stopped.endedAt).not.toBeNull();
+    const { items } = await Platform.listDeliveries({ webhookId });
+    expect(Object.fromEntries(items.map(({ eventId, state }) => [eventId, state]))).toEqual({
+      [delivered]: "delivered",
+      [exhausted]: "exhausted",
+      [cancelled]: "cancelled",
+      [retrying]: "retrying",
+      [sent]: "delivered",
+      // It has a delivery now, which was not sent.
+      [String(missed)]: "cancelled",
+    });
+    // Its success is shown once.
+    const { attemptLog } = await Platform.readDelivery({ webhookId, eventId: delivered });
+    expect(attemptLog).toHaveLength(1);
+  });
+
+  test("is not continued by anybody, nor by a call that read it before", async () => {
+    const { webhookId, since } = await withEvents(REDELIVERY_EXAMINED_MAX + 1);
+    const { nextCursor } = await Platform.redeliver({ webhookId, since });
+    const { replayId } = await replayOf(webhookId);
+    const before = await findReplay(db, webhookId, replayId, "replayId");
+    await Platform.stopReplay({ webhookId, replayId });
+    expect(await continueReplay(db, before, Date.now())).toMatchObject({ count: 0 });
+    const again = Platform.redeliver({ webhookId, since, cursor: nextCursor });
+    expect(await again).toEqual({ count: 0, nextCursor: null });
+    await sweep(env, Date.now() + HOUR_MS);
+    expect(await replayOf(webhookId)).toMatchObject({
+      result: "stopped",
+      scheduled: REDELIVERY_EXAMINED_MAX,
+    });
+    expect(await statesOf(webhookId)).toEqual({ cancelled: REDELIVERY_EXAMINED_MAX });
+  });
+
+  test("is stopped to its end by the scheduled job, if the call has no time for that", async () => {
+    const { webhookId, since } = await withEvents(2);
+    await Platform.redeliver({ webhookId, since });
+    const { replayId } = await replayOf(webhookId);
+    const replay = await findReplay(db, webhookId, replayId, "replayId");
+    await stop(db, replay, Date.now(), () => false);
+    expect(await replayOf(webhookId)).toMatchObject({ result: "stopped", endedAt: null });
+    expect(await statesOf(webhookId)).toEqual({ pending: 2 });
+    await sweep(env, Date.now() + HOUR_MS);
+    expect((await replayOf(webhookId)).endedAt).not.toBeNull();
+    expect(await statesOf(webhookId)).toEqual({ cancelled: 2 });
+  });
+
+  test("leaves alone what was resent in the meantime", async () => {
+    const { webhookId, since, ids } = await withEvents(2);
+    await Platform.redeliver({ webhookId, since });
+    await Platform.redeliver({ webhookId, eventIds: ids.slice(0, 1) });
+    const { replayId } = await replayOf(webhookId);
+    await Platform.stopReplay({ webhookId, replayId });
+    expect(await statesOf(webhookId)).toEqual({ pending: 1, cancelled: 1 });
+  });
+
+  test("does not count what a claim of before sends in the next second", async () => {
+    const { webhookId, since } = await withEvents(1, "exhausted");
+    await Platform.redeliver({ webhookId, since });
+    const { replayId } = await replayOf(webhookId);
+    await setSubscription(webhookId, FREE);
+    await dispatchAt(Date.now(), [webhookId], async () => {
+      await Platform.stopReplay({ webhookId, replayId });
+      return answered(200);
+    });
+    expect(await replayOf(webhookId)).toMatchObject({ scheduled: 1, delivered: 0, failed: 0 });
+    expect(await statesOf(webhookId)).toEqual({ exhausted: 1 });
+  });
+});
+
+describe("the replays of a subscription", () => {
+  test("are bounded: a new one replaces the oldest that has ended, and is rejected if none has", async () => {
+    const { webhookId, workspaceId, since } = await withEvents(2);
+    const ended = (n: number) => Array.from({ length: n }, () => 1);
+    await insertReplays(workspaceId, webhookId, [null, ...ended(REPLAYS_MAX - 1)]);
+    await Platform.redeliver({ webhookId, since });
+    const { items } = await Platform.listReplays({ webhookId });
+    const times = items.map(({ createdAt }) => Date.parse(createdAt)).toSorted((a, b) => a - b);
+    // The first one has not ended.
+    expect(times.slice(0, 2)).toEqual([0, 2]);
+    expect(items).toHaveLength(REPLAYS_MAX);
+    await db.update(replays).set({ endedAt: null }).where(eq(replays.subscriptionId, webhookId));
+    await storeEvents(workspaceId, webhookId, 1, Date.now() - HOUR_MS, "missed");
+    const portal = await openPortal(workspaceId);
+    const refused = await portal.post(`/webhooks/${webhookId}/redeliver`, { since });
+    expect(refused.status).toBe(429);
+    expect(refused.body).toMatchObject({ error: { details: { retry_after_seconds: 60 } } });
+    expect((await Platform.listReplays({ webhookId })).items).toHaveLength(REPLAYS_MAX);
+  });
+
+  test("are deleted with it", async () => {
+    const { webhookId, workspaceId } = await withEvents(1);
+    await insertReplays(workspaceId, webhookId, [null, 1]);
+    await setSubscription(webhookId, { deletedAt: 1 });
+    const { webhookId: other, since } = await withEvents(1);
+    await Platform.redeliver({ webhookId: other, since });
+    await sweep(env, Date.now() + HOUR_MS);
+    const stored = await db.select({ of: replays.subscriptionId }).from(replays);
+    const owners = stored.map(({ of }) => of);
+    expect([owners.includes(webhookId), owners.includes(other)]).toEqual([false, true]);
+  });
+
+  test("are listed and ended at the cost of their own rows, however much waits and fails", async () => {
+    const count = 2 * REDELIVERY_EXAMINED_MAX;
+    const { webhookId, workspaceId, since } = await withEvents(count, "exhausted");
+    await storeEvents(workspaceId, webhookId, count, Date.now() - HOUR_MS / 2, "missed");
+    let cursor: string | null = null;
+    do {
+      const states = ["missed" as const];
+      const sent: Redelivered = await Platform.redeliver({ webhookId, since, states, cursor });
+      cursor = sent.nextCursor;
+    } while (cursor !== null);
+    const { replayId } = await replayOf(webhookId);
+    const replay = await findReplay(db, webhookId, replayId, "replayId");
+    expect(replay.scheduled).toBe(count);
+    const { DB, rows } = meteredDatabase();
+    await listReplaysOf(openDatabase(DB), webhookId);
+    await endIfDone(openDatabase(DB), replay, Date.now());
+    expect(rows.read).toBeGreaterThan(2);
+    expect(rows.read).toBeLessThan(20);
+  });
+});
+
+describe("the events that a workspace sends again in an hour", () => {
+  test("are bounded, by id and by range, however often it is disabled and enabled", async () => {
+    const { webhookId, workspaceId, since, ids } = await withEvents(3, "exhausted");
+    await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR);
+    const eventIds = ids.slice(0, 1);
+    await Platform.disableWebhook({ webhookId });
+    for (const call of [
+      () => Platform.enableWebhook({ webhookId, redeliverSince: since }),
+      () => Platform.redeliver({ webhookId, since }),
+      () => Platform.redeliver({ webhookId, eventIds }),
+    ])
+      expect(await errorOf(call())).toMatch(/20000 events again in an hour: try again in 3\d{3} s/);
+    expect(await statesOf(webhookId)).toEqual({ exhausted: 3 });
+    // Over HTTPS, with the time to wait.
+    const portal = await openPortal(workspaceId);
+    const refused = await portal.post(`/webhooks/${webhookId}/redeliver`, { eventIds });
+    expect(refused).toMatchObject({ status: 429, body: { error: { code: "rate_limited" } } });
+    // Counting costs nothing.
+    expect(await Platform.redeliver({ webhookId, since, dryRun: true })).toMatchObject({
+      count: 3,
+    });
+  });
+
+  test("bound the rows that replays, disabling and enabling write, by ten for each event", async () => {
+    const count = 2 * REDELIVERY_EXAMINED_MAX;
+    const { webhookId, workspaceId, since } = await withEvents(count, "delivered");
+    const last = { lastAt: 1, lastOutcome: "answered", lastStatus: 200, lastDurationMs: 5 };
+    await setDeliveries(webhookId, last);
+    await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR - count);
+    const { DB, rows } = meteredDatabase();
+    const quiet = { send: async () => {}, sendBatch: async () => {} } as unknown as Queue;
+    const deployment = deployedWith({ DB, DELIVERIES: quiet, SLOW_DELIVERIES: quiet });
+    const portal = await openPortal(workspaceId, deployment);
+    const post = <Body = unknown>(action: string, body: object = {}) =>
+      portal.post<Body>(`/webhooks/${webhookId}/${action}`, body);
+    const written: number[] = [];
+    for (let round = 1; round <= 3; round++) {
+      const before = rows.written;
+      let cursor: string | null = null;
+      do {
+        const sent: Answer<Redelivered> = await post<Redelivered>("redeliver", { since, cursor });
+        cursor = sent.status === 200 ? sent.body.nextCursor : null;
+      } while (cursor !== null);
+      for (const action of ["disable", "enable"]) await post(action);
+      // The consumer cancels what was pending.
+      await setSubscription(webhookId, FREE);
+      await dispatchOn(DB, Date.now(), [webhookId], answered(200));
+      written.push(rows.written - before);
+    }
+    expect(written[0]).toBeGreaterThan(count);
+    expect(written[0]).toBeLessThan(10 * count);
+    // In this hour, there is nothing left but the entries of disabling and enabling.
+    for (const later of written.slice(1)) expect(later).toBeLessThan(30);
+  });
+
+  test("are as many again in the next hour, when the scheduled job goes on", async () => {
+    const { webhookId, workspaceId, since } = await withEvents(REDELIVERY_EXAMINED_MAX + 1);
+    await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR - 1);
+    const { count } = await Platform.redeliver({ webhookId, since });
+    // A call that begins below the maximum is done.
+    expect(count).toBe(REDELIVERY_EXAMINED_MAX);
+    await sweep(env, Date.now() + HOUR_MS);
+    expect(await replayOf(webhookId)).toMatchObject({ isExamining: true, scheduled: count });
+    await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR, Date.now() - HOUR_MS);
+    await sweep(env, Date.now() + 2 * HOUR_MS);
+    expect(await replayOf(webhookId)).toMatchObject({ isExamining: false, scheduled: count + 1 });
+  });
+
+  test("are not those of a resend that is rejected", async () => {
+    const { webhookId, workspaceId, ids } = await withEvents(RESENDS_PENDING_MAX + 1, "exhausted");
+    const resend = (from: number, to: number) =>
+      Platform.redeliver({ webhookId, eventIds: ids.slice(from, to) });
+    await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR - RESENDS_PENDING_MAX);
+    await resend(0, RESENDS_PENDING_MAX - 1);
+    expect(await errorOf(resend(RESENDS_PENDING_MAX - 1, RESENDS_PENDING_MAX + 1))).toContain(
+      "resends of the webhook are pending",
+    );
+    expect(await resend(RESENDS_PENDING_MAX - 1, RESENDS_PENDING_MAX)).toMatchObject({ count: 1 });
+  });
+
+  test("of one workspace do not count for another", async () => {
+    const { workspaceId } = await openWorkspace();
+    await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR);
+    const { webhookId, since } = await withEvents(1);
+    expect(await Platform.redeliver({ webhookId, since })).toMatchObject({ count: 1 });
+  });
+});
+
+test("A range of nothing is no replay, and counts for nothing", async () => {
+  const { workspaceId } = await openWorkspace();
+  const { id: webhookId } = await subscribe(workspaceId);
+  await announceLeads(workspaceId, 1, Date.now());
+  await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR);
+  const since = isoTime(Date.now() - HOUR_MS);
+  expect(await Platform.redeliver({ webhookId, since, states: ["missed"] })).toMatchObject({
+    count: 0,
+  });
+  expect((await Platform.listReplays({ webhookId })).items).toEqual([]);
+});
