@@ -104,12 +104,16 @@ async function search(
   const unreadable: string[] = [];
   const items: FoundLead[] = [];
   let next = after;
+  let limit = READ_AT_ONCE;
   for (let queries = 0; queries < QUERIES_MAX && items.length < max; queries++) {
-    const request = { limit: READ_AT_ONCE, after: next };
+    const request = { limit, after: next };
     const page = await readLeadPage(db, keys, workspaceId, request, reading(unreadable));
     items.push(...page.items.filter((lead) => lead !== null).filter(isWanted));
     next = page.next;
     if (next === null) break;
+    // Pages of large leads are short, but SQLite reads as many as the limit asks for.
+    const isShort = page.items.length < limit;
+    limit = isShort ? page.items.length : Math.min(READ_AT_ONCE, 2 * limit);
   }
   return { items, unreadable, next };
 }

@@ -57,11 +57,11 @@ export async function damageLead(id = ""): Promise<void> {
 }
 
 /** Inserts leads that no event announced and no key decrypts, newer than all others. */
-export async function fillLeads(workspaceId: string, count: number): Promise<void> {
+export async function fillLeads(workspaceId: string, count: number, bytes = 1): Promise<void> {
   await WORKSPACE_DB.prepare(`
     INSERT INTO leads (id, workspace_id, reference, source, agent_id, sealed, created_at, event_id)
     WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?2)
-    SELECT 'lea_' || ?1 || n, ?1, n, 'crm', 'agt_1', x'00', 9e12 + n, '' FROM numbers`)
-    .bind(workspaceId, count)
+    SELECT 'lea_' || ?1 || n, ?1, n, 'crm', 'agt_1', zeroblob(?3), 9e12 + n, '' FROM numbers`)
+    .bind(workspaceId, count, bytes)
     .run();
 }

@@ -1,6 +1,11 @@
+import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { RECORD_MAX_BYTES } from "../../../src/contract/limits.ts";
+import { openDatabase } from "../../../src/db/client.ts";
+import { findPerson } from "../../../src/records/finding.ts";
 import { toPersonalData } from "../../../src/records/person.ts";
 import { leadReport, openWorkspace, Platform, pagesOf } from "../../support/api.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
 import { damageLead, fillLeads } from "../../support/record.ts";
 
 const CAMILLE = {
@@ -87,6 +92,22 @@ describe("findLeads", () => {
     await fillLeads(workspaceId, 5_200);
     const pages = await findAll({ workspaceId, email: CAMILLE.email });
     expect(pages).toEqual([[], [ids[1], ids[0]]]);
+  });
+
+  test("reads few large leads that do not fit on a page", async () => {
+    const { workspaceId } = await openWorkspace();
+    await fillLeads(workspaceId, 600, RECORD_MAX_BYTES);
+    const { DB, rows } = meteredDatabase();
+    const wanted = { email: CAMILLE.email };
+    const found = await findPerson(
+      openDatabase(DB),
+      env.ENCRYPTION_KEYS,
+      workspaceId,
+      wanted,
+      null,
+    );
+    expect(found.unreadable.length).toBeGreaterThan(300);
+    expect(rows.read).toBeLessThan(5_000);
   });
 
   test("returns leads of the largest size, all of them", async () => {
