@@ -20,17 +20,17 @@ const COMMAND =
 
 const USAGE = `${COMMAND} URL [--local] [--header "NAME: VALUE"]… [--insecure]
 
-Sends 11 test deliveries to URL, labelled in the header X-Service-Test, and reports whether the
-receiver handles them correctly. 6 of them are valid: a receiver that does not skip deliveries
-with this header processes 5 invented leads. If the receiver rejects the first delivery, some more
+Sends 11 test deliveries to URL, labelled in the header X-Service-Test, and reports whether your
+handler treats them correctly. 6 of them are valid: a handler that does not skip deliveries with
+this header processes 5 invented leads. If your handler rejects the first delivery, some more
 follow, to find out why.
 
   --local         allow http and private addresses
   --header H      adds a header to each delivery, such as "X-Token: abc" for a gateway; repeatable.
-                  "X-Service-Webhook: whk_…" names the subscription, if the receiver looks up its
+                  "X-Service-Webhook: whk_…" names the webhook, if your handler looks up its
                   secret by that; otherwise the deliveries name one that does not exist
   --insecure      accepts any certificate, such as that of a development server
-  WEBHOOK_SECRET  environment variable: the secret that the receiver verifies with, as returned by
+  WEBHOOK_SECRET  environment variable: the secret that your handler verifies with, as returned by
                   POST /v1/webhooks; if it is not set, the terminal asks for it
 `;
 
@@ -146,7 +146,7 @@ async function checkAndPrint(
     if (result === "failed") print(`- ${check}: ${consequence}.`);
   if (findings.some(({ result }) => result === "unclear"))
     print(
-      "Unclear: the receiver rejects valid deliveries too, responds with 429, or does not respond.",
+      "Unclear: your handler also rejects valid deliveries, responds with 429, or does not respond.",
     );
   if (findings[0]?.result === "failed" && !advice)
     print(

@@ -75,7 +75,7 @@ const AS_SENT: Check = {
   sent: "the same, serialized anew",
   expected: "2xx",
   consequence:
-    "your receiver changes the body before it verifies it; compute the signature over the raw bytes, before anything parses them",
+    "your handler changes the body before it verifies it; compute the signature over the raw bytes, before anything parses them",
 };
 
 const OTHERS: Trial[] = [
@@ -166,9 +166,9 @@ const TOLERANCE_MS = 5 * 60_000;
  */
 const CLOCK_FAULTS: Record<string, string> = {
   stale:
-    "but the valid one was rejected: the clock of your receiver is slow; set it, and keep it right with NTP",
+    "but the valid one was rejected: the clock of your server is slow; set it, and keep it right with NTP",
   future:
-    "but the valid one was rejected: the clock of your receiver is fast; set it, and keep it right with NTP",
+    "but the valid one was rejected: the clock of your server is fast; set it, and keep it right with NTP",
 };
 
 /** Describes what is wrong with a receiver's clock, from its `Date` header; null if it is right or unknown. */
@@ -176,7 +176,7 @@ function clockFault({ date }: Attempt): string | null {
   const fastMs = date === null ? 0 : Date.parse(date) - Date.now();
   if (!(Math.abs(fastMs) > TOLERANCE_MS)) return null;
   const minutes = Math.round(Math.abs(fastMs) / 60_000);
-  return `the clock of your receiver is ${minutes} minutes ${fastMs > 0 ? "fast" : "slow"}, so it rejects the timestamp; set it, and keep it right with NTP`;
+  return `the clock of your server is ${minutes} minutes ${fastMs > 0 ? "fast" : "slow"}, so it rejects the timestamp; set it, and keep it right with NTP`;
 }
 
 /** Shows what the receiver said when it rejected the valid delivery; null if it said nothing. */

@@ -22,10 +22,13 @@ const FAILURES: Record<string, string> = {
 
 /** The advice after a failure, by the beginning of its description. */
 const ADVICE: [start: RegExp, advice: string][] = [
-  [/^connection/, "Is the receiver running, and are the address and port in URL correct?"],
-  [/^(closed|not HTTP)/, "Does URL have the receiver's port, and the right scheme, http or https?"],
+  [/^connection/, "Is your handler running, and are the address and port in URL correct?"],
+  [
+    /^(closed|not HTTP)/,
+    "Does URL have the port of your handler, and the right scheme, http or https?",
+  ],
   [/^DNS/, "Is the name in URL correct, and does it resolve?"],
-  [/^TLS: handshake/, "Does the receiver speak https on this port?"],
+  [/^TLS: handshake/, "Does your handler speak https on this port?"],
   [
     /^TLS/,
     "The service verifies certificates: use one from a public authority, with its chain. Here, --insecure accepts any.",

@@ -115,7 +115,7 @@ describe("the checker reports what is wrong with a receiver that", () => {
   ])("has a %s clock, which it names", async (word, minutes) => {
     const { findings } = await checkAnswering(atClock(minutes));
     const advice = findings.map(({ consequence }) => consequence).join();
-    expect(advice).toContain(`the clock of your receiver is ${word};`);
+    expect(advice).toContain(`the clock of your server is ${word};`);
   });
 
   test("says another time in its Date header and rejects what is valid: its clock is named", async () => {
@@ -132,7 +132,7 @@ describe("the checker reports what is wrong with a receiver that", () => {
       findings.push(finding);
     server.close();
     server.closeAllConnections();
-    expect(findings[0]?.consequence).toContain("the clock of your receiver is 60 minutes slow");
+    expect(findings[0]?.consequence).toContain("the clock of your server is 60 minutes slow");
   });
 
   const parsed = (body: Buffer) => JSON.parse(body.toString());
@@ -222,16 +222,16 @@ describe.concurrent("the command says what is wrong with a receiver that", () =>
     expect([code, receiver.posts.length]).toEqual([1, 1]);
   });
 
-  const PORT = "Does URL have the receiver's port";
+  const PORT = "Does URL have the port of your handler";
   const plain = () => createServer((_, response) => response.end());
   const cutting = () => tcp((socket) => socket.destroy());
   const talking = () => tcp((socket) => socket.end("SSH-2.0\r\n"));
   const NOWHERE = "https://receiver.invalid/";
   const UNTRUSTED = "The service verifies certificates: ";
   test.each([
-    ["refuses connections", () => null, "http", "connection refused", "Is the receiver running, "],
+    ["refuses connections", () => null, "http", "connection refused", "Is your handler running, "],
     ["has no DNS name", () => null, NOWHERE, "DNS: ", "Is the name in URL correct"],
-    ["has no TLS", plain, "https", "TLS: handshake failed", "Does the receiver speak https"],
+    ["has no TLS", plain, "https", "TLS: handshake failed", "Does your handler speak https"],
     ["signs for itself", selfSigned, "https", "TLS: certificate is self-signed", UNTRUSTED],
     ["hangs up", cutting, "http", "closed without a response", PORT],
     ["does not speak HTTP", talking, "http", "not HTTP", PORT],
