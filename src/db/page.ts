@@ -145,7 +145,7 @@ function boundBytes<Row>(
 
 /**
  * Makes a page of the first `limit` rows; a further one only shows that there are more. The page ends earlier if its
- * items take more than `PAGE_MAX_BYTES`, but has at least one item.
+ * items take more than `PAGE_MAX_BYTES`, which is more than any single item does.
  */
 function cutPage<Row extends object>(
   rows: SizedRow<Row>[],
@@ -154,7 +154,7 @@ function cutPage<Row extends object>(
 ): Page<Row> {
   const items = rows
     .slice(0, limit)
-    .filter(({ pageBytes }, i) => i === 0 || pageBytes <= PAGE_MAX_BYTES)
+    .filter(({ pageBytes }) => pageBytes <= PAGE_MAX_BYTES)
     .map(({ row }) => row);
   const last = items.at(-1);
   return { items, next: last && rows.length > items.length ? positionOf(last, order) : null };

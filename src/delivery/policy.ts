@@ -217,7 +217,7 @@ function loadAfter(
     // hangs every other time would hold up that queue.
     return { concurrency: increased, slow: slow && increased < CONCURRENCY_MAX };
   }
-  const isLoaded = isSlow || outcome.kind === "timed_out" || failureOf(outcome) === "busy";
+  const isLoaded = isSlow || failureOf(outcome) === "busy";
   return {
     concurrency: isLoaded ? Math.max(1, Math.floor(concurrency / 2)) : concurrency,
     slow: slow || isSlow || failureOf(outcome) === "unavailable",
@@ -250,7 +250,7 @@ function circuitAfterFailure(
     rejected: listed,
     failures: failures + 1,
     ...last,
-    openUntil: Math.max(openUntil, endedAt + seconds * 1000, askedUntil),
+    openUntil: Math.max(endedAt + seconds * 1000, askedUntil),
   };
 }
 

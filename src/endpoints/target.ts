@@ -27,8 +27,8 @@ const SPECIAL_SUFFIXES = new Set([
   ...["lan", "localdomain", "svc", "intranet", "private"],
 ]);
 
-/** Cloud metadata services, which have IP addresses in public ranges for private use. */
-const CLOUD_METADATA = ["168.63.129.16", "100.100.100.200", "192.0.0.192"];
+/** The IP address of Azure's metadata service, which is in a public range. Those of other clouds are in private ones. */
+const AZURE_METADATA = "168.63.129.16";
 
 /** The only range of public IPv6 unicast addresses (RFC 4291, IANA). */
 const GLOBAL_UNICAST_V6 = ipaddr.parseCIDR("2000::/3");
@@ -155,7 +155,7 @@ function isPrivateHost(hostname: string): boolean {
 /** Whether an IP address is public and unicast, and belongs to no cloud metadata service. */
 export function isPublicAddress(text: string): boolean {
   const address = ipaddr.parse(text);
-  if (CLOUD_METADATA.includes(address.toString()) || address.range() !== "unicast") return false;
+  if (address.toString() === AZURE_METADATA || address.range() !== "unicast") return false;
   if (address instanceof ipaddr.IPv4) return true;
   return address.match(GLOBAL_UNICAST_V6) && !isIsatap(address);
 }

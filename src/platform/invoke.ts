@@ -139,7 +139,7 @@ function newEntry(method: string, via: string) {
 /** Sets the change of an entry; null for none. */
 function setChange(entry: ReturnType<typeof newEntry>, change: WebhookChange | null): void {
   Object.assign(entry, change ?? { webhookId: null, before: null, after: null });
-  entry.lasting = change !== null && isLasting(entry);
+  entry.lasting = isLasting(entry);
 }
 
 /**
@@ -155,9 +155,8 @@ export async function runInPortal<Result>(
 ): Promise<Result> {
   const entry = { ...newEntry(method, VIA_PORTAL), workspaceId, actor };
   const noteChange: NoteChange = async (change) => {
-    const wasLasting = entry.lasting;
     setChange(entry, change);
-    if (!entry.lasting || wasLasting) return;
+    if (!entry.lasting) return;
     const waitSeconds = await findLastingWait(env, workspaceId, Date.now());
     if (waitSeconds > 0)
       throw new InputError(

@@ -126,7 +126,7 @@ export const EVENTS: Fault[] = [
     ["endpoints/target.ts", "length > 0 && length <= LABEL_MAX_LENGTH", "length <= LABEL_MAX_LENGTH", "a name that no resolver accepts is refused"],
     ["endpoints/target.ts", 'if (!isMeasured(text)) return "invalid_url";', "", "a URL is measured before it is parsed"],
     ["endpoints/target.ts", "isMeasured(location) ? parseUrl(location, from) : null", "parseUrl(location, from)", "a redirect is measured before it is parsed"],
-    ["endpoints/target.ts", "CLOUD_METADATA.includes(address.toString()) || ", "", "a cloud's metadata is not posted to"],
+    ["endpoints/target.ts", "address.toString() === AZURE_METADATA || ", "", "a cloud's metadata is not posted to"],
     ["endpoints/target.ts", "&& !isIsatap(address)", "", "an address in an IPv6 address is checked"],
     ["delivery/post.ts", '"X-Service-Test": "true"', "", "a test event says that it is one"],
     ["history/ledger.ts", " AND NOT ${events.test}", "", "a test event is not in the ledger"],
