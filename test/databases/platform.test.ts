@@ -133,14 +133,19 @@ describe("the ledger and the backlog", () => {
   });
 });
 
-test("resealSecrets re-encrypts 100 data keys in a call, whichever databases they are in", async () => {
+test("resealSecrets re-encrypts 100 data keys in a call, and counts the others, whichever databases they are in", async () => {
   for (const name of ["DB_2", "DB_3"] as const)
-    for (let i = 0; i < 60; i++) {
+    for (let i = 0; i < 110; i++) {
       const id = randomId("workspace");
       const sealedDataKey = await createDataKey(env.ENCRYPTION_KEYS, id);
       await insertWorkspaces([{ id, sealedDataKey }], databaseOf(name));
     }
   const ENCRYPTION_KEYS = `new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=,${env.ENCRYPTION_KEYS}`;
   const rotated = platformOf({ ...env, ENCRYPTION_KEYS } as Env);
-  expect(await rotated.resealSecrets({})).toMatchObject({ resealed: 100 });
+  const first = await rotated.resealSecrets({});
+  expect(first).toMatchObject({ resealed: 100, unreadable: 0 });
+  let others = 0;
+  for (let call = first; call.remaining > 0; others += call.resealed)
+    call = await rotated.resealSecrets({});
+  expect([others >= 120, first.remaining]).toEqual([true, others]);
 });

@@ -313,8 +313,10 @@ describe("too many pending deliveries", () => {
     expect(await limit(about.id)).toBe(false);
   });
 
-  test("stay pending while their workspace moves", async () => {
+  test("stay pending while their workspace moves, and since when there were too many stays noted", async () => {
     const about = await owed(1, NOW + HOUR_MS);
+    const since = { pendingExhaustedAt: NOW - HOUR_MS };
+    await setSubscription(about.id, since);
     await insertNewer(PENDING_MAX, about);
     const lock = (writeLock: "draining" | null) =>
       db.update(workspaces).set({ writeLock }).where(eq(workspaces.id, about.workspaceId));
@@ -324,6 +326,7 @@ describe("too many pending deliveries", () => {
     await lock(null);
     await limit(about.id);
     expect(await statesOf(about.id)).toEqual({ pending: PENDING_MAX, exhausted: 1 });
+    expect(await subscriptionRow(about.id)).toMatchObject(since);
   });
 
   test.each([

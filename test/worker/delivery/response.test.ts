@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { and, eq, isNotNull } from "drizzle-orm";
 import { describe, expect, test, vi } from "vitest";
-import { RESPONSES_PER_DAY, URL_MAX_LENGTH } from "../../../src/contract/limits.ts";
+import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
 import { attempts, deliveryCounts } from "../../../src/db/schema.ts";
 import { startOfDay } from "../../../src/delivery/attempts.ts";
 import {
@@ -152,14 +152,6 @@ test.each<[string, (id: string, leadId: string) => Promise<unknown>]>([
     expect(attempt?.request?.headers["X-Service-Signature"]).toBeUndefined();
   },
 );
-
-test("A redirect to a longer URL than a subscription may have is stored without it", async () => {
-  // Each space takes three characters of the URL.
-  const Location = `https://ok.example/a${" ".repeat(URL_MAX_LENGTH / 2)}b`;
-  const { response } = await attemptAt("status-302", { headers: JSON.stringify({ Location }) });
-  expect(response).toMatchObject({ body: "" });
-  expect(response).not.toHaveProperty("location");
-});
 
 test("An attempt right after the end of an overlap shows no signature, as it may have had either", async () => {
   const { id, eventId } = await withOwed("says-500", { says: "no" });

@@ -328,6 +328,7 @@ describe("listFailures", () => {
     const { workspaceId, id, fill } = await filling();
     const [oldest] = await fill(TODAY - DAY_MS, 1, "exhausted");
     await setDeliveries(id, { lastStatus: 410 }, oldest);
+    await fill(TODAY - DAY_MS, 1, "pending");
     // Of one webhook in one state, all that is examined is its share.
     await fill(TODAY, FAILURES_EXAMINED_MAX, "exhausted");
     const filter = { workspaceId, status: 410, state: "exhausted" as const };
@@ -335,6 +336,9 @@ describe("listFailures", () => {
     expect(first.items).toEqual([]);
     expect((await Platform.countFailures(filter)).items).toMatchObject([
       { exhausted: 0, hasMore: true },
+    ]);
+    expect((await Platform.countFailures({ workspaceId })).items).toMatchObject([
+      { retrying: 1, exhausted: FAILURES_EXAMINED_MAX / 2, hasMore: true },
     ]);
     const second = await Platform.listFailures({ ...filter, cursor: first.nextCursor });
     expect(second).toMatchObject({ items: [{ eventId: oldest }], nextCursor: null });
@@ -452,6 +456,8 @@ describe("the health of a subscription", () => {
     });
     await setDeliveries(id, status(500, TODAY + 1), ids.retrying);
     await setDeliveries(id, status(410, TODAY + 2), ids.exhausted);
+    // Of the deliveries in one state, the newest counts.
+    await setDeliveries(id, { ...status(404, TODAY + 4), state: "exhausted" }, ids.pending);
     const failure = { type: "lead.created", outcome: "answered" };
     expect((await healthOf(id)).lastFailure).toMatchObject({
       ...failure,
@@ -606,6 +612,13 @@ describe("a filtered list of deliveries", () => {
     const { lengths, read } = await pagesOf(id, { status: 201 });
     expect(lengths).toEqual([0, 0, 2, 1]);
     expect(read).toBeLessThan(5 * DELIVERIES_EXAMINED_MAX);
+  });
+
+  test("shows the last delivery that a page examines, and the first of the next page", async () => {
+    const { id, fill } = await filling();
+    const failed = await fill(TODAY, DELIVERIES_EXAMINED_MAX + 1, "exhausted");
+    for (const eventId of failed.slice(0, 2)) await setDeliveries(id, { lastStatus: 201 }, eventId);
+    expect((await pagesOf(id, { state: "exhausted", status: 201 })).lengths).toEqual([1, 1]);
   });
 
   test.each(["exhausted", "retrying"] as const)(

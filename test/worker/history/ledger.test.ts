@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries } from "../../../src/db/schema.ts";
-import { findBacklog, findLedger, sumBacklogs } from "../../../src/history/ledger.ts";
+import { findBacklog, findLedger, sumBacklogs, sumLedgers } from "../../../src/history/ledger.ts";
 import { cancelPendingOf } from "../../../src/subscriptions/subscriptions.ts";
 import { updateAccess } from "../../../src/workspaces/workspaces.ts";
 import { EMPTY_LEDGER } from "../../support/api.ts";
@@ -77,6 +77,8 @@ describe("the ledger", { shuffle: false }, () => {
       oldestWebhookId: expect.stringMatching(/^whk_/),
     };
     expect(await findLedger(db, quiet, NOW)).toEqual({ ...EMPTY_LEDGER, ...few });
+    const both = [await findLedger(db, busy, NOW), await findLedger(db, quiet, NOW)];
+    expect(sumLedgers(both)).toEqual(total);
   });
 
   test("counts as overdue what is pending and due for more than five minutes", async () => {

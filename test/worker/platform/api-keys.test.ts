@@ -251,7 +251,7 @@ describe("rollApiKey", () => {
   });
 });
 
-describe("A workspace with 500 live keys", () => {
+describe("A workspace with up to 500 live keys", () => {
   const FULL = "it has 500 live API keys, the maximum: revoke one first";
 
   /** Such a workspace; it also has keys that are revoked or expired. The first of its keys is that of `api`. */
@@ -291,12 +291,16 @@ describe("A workspace with 500 live keys", () => {
     expect([await statusOf(api), await statusOf(openApi(apiKey))]).toEqual([401, 200]);
   });
 
-  test("gets its last key even if the database's reply was lost", async () => {
-    const { workspaceId, keyId } = await openFull();
+  test.each([
+    ["its last key", openFull],
+    ["another key", openWorkspace],
+  ])("gets %s even if the database's reply was lost", async (_, open) => {
+    const { workspaceId, keyId } = await open();
     await Platform.revokeApiKey({ keyId });
     const about = { requestsPerWindow: null, createdAt: Date.now(), name: null, lastFour: "wxyz" };
     const key = { ...about, id: `key_${workspaceId}`, keyHash: workspaceId, workspaceId };
     const directory = openDatabase(env.DB);
     for (let twice = 0; twice < 2; twice++) await commit(directory, insertApiKey(key));
+    expect(await shown(workspaceId, key.id)).toMatchObject({ lastFour: "wxyz" });
   });
 });

@@ -267,6 +267,14 @@ describe("readDelivery", () => {
     expect(attempts).toBe(2);
   });
 
+  test("says whether its webhook is disabled", async () => {
+    const { id, drafts } = await owed(1, T0);
+    const delivery = { webhookId: id, eventId: drafts[0]?.id ?? "" };
+    expect(await Platform.readDelivery(delivery)).toMatchObject({ isDisabled: false });
+    await Platform.disableWebhook({ webhookId: id });
+    expect(await Platform.readDelivery(delivery)).toMatchObject({ isDisabled: true });
+  });
+
   test("returns the first attempts and the last, however often it was resent", async () => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";

@@ -2,8 +2,9 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env } from "cloudflare:workers";
 import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import { encodeCursor } from "../../../src/contract/cursor.ts";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
-import { eventIdAt } from "../../../src/contract/ids.ts";
+import { eventIdAt, randomId } from "../../../src/contract/ids.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { commit, type Database, openDatabase } from "../../../src/db/client.ts";
 import { attempts, events, PRIORITY } from "../../../src/db/schema.ts";
@@ -727,11 +728,16 @@ describe("a resend by id", () => {
 test("redeliver rejects what belongs to a range together with event ids", async () => {
   const { id, drafts } = await owed(1, T0);
   const eventIds = drafts.map((draft) => draft.id);
-  for (const field of [
+  const cursor = encodeCursor("redelivery", { at: T0, id: randomId("replay") });
+  const fields: Omit<Parameters<typeof Platform.redeliver>[0], "webhookId">[] = [
+    { since: isoTime(Date.now()) },
+    { until: isoTime(NOW) },
+    { states: ["exhausted"] },
     { type: "lead.created" },
     { status: "5xx" },
-    { until: isoTime(NOW) },
-  ] as const)
+    { cursor },
+  ];
+  for (const field of fields)
     expect(await errorOf(Platform.redeliver({ webhookId: id, eventIds, ...field }))).toContain(
       "cannot be combined with eventIds",
     );

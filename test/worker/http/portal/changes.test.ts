@@ -205,11 +205,12 @@ test("Another workspace's changes are not shown, whatever the query says", async
 
 test("An erased workspace leaves no URL, description or header name in the trail", async () => {
   const { workspaceId, webhookId } = await openOwed();
-  await Platform.updateWebhook({
-    webhookId,
-    description: "Jean Dupont",
-    url: "https://canari.example/",
-  });
+  // The names are before the second change, and after the first.
+  for (const changes of [
+    { description: "Jean Dupont", url: "https://canari.example/" },
+    { description: "", url: "https://other.example/" },
+  ])
+    await Platform.updateWebhook({ webhookId, ...changes });
   const trail = async () => {
     const all = env.DB.prepare("SELECT * FROM audit_trail WHERE workspace_id = ?");
     return JSON.stringify((await all.bind(workspaceId).all()).results);
