@@ -58,17 +58,11 @@ async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Prom
   // A refusal is thrown below.
   admission.catch(() => {});
   c.set("read", async (work) => {
-    // The runtime would stop the work if the client hangs up, and the leads that it counts would stay counted
-    // (records/leads.ts).
-    const start = (database: string) => {
-      const working = work(openNamed(c.env, database));
-      c.executionCtx.waitUntil(working.catch(() => {}));
-      return working;
-    };
+    const early = known && work(openNamed(c.env, known.database));
     // A failure only matters once the request is admitted.
-    const early = known && start(known.database);
+    early?.catch(() => {});
     const database = await admission;
-    return early && database === known.database ? early : start(database);
+    return early && database === known.database ? early : work(openNamed(c.env, database));
   });
   // Hono passes an error of the route to `handleError`, and sets `c.error`, so `next` does not reject.
   await next();
