@@ -3,6 +3,7 @@ import { createMiddleware } from "hono/factory";
 import { matchedRoutes } from "hono/route";
 import { ApiError } from "../contract/errors.ts";
 import { BODY_MAX_BYTES, BODY_MAX_MS, BODY_NESTING_MAX } from "../contract/limits.ts";
+import { withTimeout } from "../primitives/timing.ts";
 import type { AppEnv } from "./context.ts";
 
 const JSON_TYPE = /^application\/json[ \t]*(;.*)?$/i;
@@ -56,37 +57,38 @@ async function receive({ headers, body }: Request, maxBytes: number): Promise<st
     throw new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415);
   // This is checked before the stream is read, because a half-read stream may reset the connection without a response.
   if (Number(headers.get("Content-Length")) > maxBytes) throw tooLarge(maxBytes);
-  const text = body ? await receiveText(body.getReader(), maxBytes) : "";
+  const text = body ? await receiveInTime(body.getReader(), maxBytes) : "";
   if (isDeeper(text, BODY_NESTING_MAX))
     throw new ApiError("invalid_request", { reason: "out_of_range", max: BODY_NESTING_MAX });
   return text;
 }
 
-/** Reads a stream of UTF-8, as JSON is (RFC 8259, 8.1), until it ends, is too large, or is too slow. */
-async function receiveText(
-  reader: ReadableStreamDefaultReader<Uint8Array>,
-  maxBytes: number,
-): Promise<string> {
-  const late = Promise.withResolvers<never>();
-  const tooSlow = new ApiError("invalid_request", { reason: "body_too_slow" });
-  const timer = setTimeout(() => late.reject(tooSlow), BODY_MAX_MS);
+type Reader = ReadableStreamDefaultReader<Uint8Array>;
+
+function receiveInTime(reader: Reader, maxBytes: number): Promise<string> {
+  return withTimeout(BODY_MAX_MS, receiveText(reader, maxBytes), () => {
+    reader.cancel().catch(() => {});
+    throw new ApiError("invalid_request", { reason: "body_too_slow" });
+  });
+}
+
+/** Reads a stream of UTF-8, as JSON is (RFC 8259, 8.1), until it ends or is too large. */
+async function receiveText(reader: Reader, maxBytes: number): Promise<string> {
   const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
   let text = "";
   let bytes = 0;
   try {
     for (;;) {
-      const { done, value } = await Promise.race([reader.read(), late.promise]);
+      const { done, value } = await reader.read();
       if (done) return text + decoder.decode();
       bytes += value.byteLength;
       if (bytes > maxBytes) throw tooLarge(maxBytes);
       text += decoder.decode(value, { stream: true });
     }
   } catch (error) {
-    if (error === tooSlow) reader.cancel().catch(() => {});
     // Any other error means that it is not UTF-8, that the client has aborted, or that the framing is invalid.
     throw error instanceof ApiError ? error : notJson();
   } finally {
-    clearTimeout(timer);
     // The rest can then be drained.
     reader.releaseLock();
   }
@@ -103,8 +105,9 @@ export const drainBody = createMiddleware<AppEnv>(async (c, next) => {
   // `jsonBody` replaces the request.
   const { body, headers } = c.req.raw;
   await next();
-  if (!body || Number(headers.get("Content-Length")) > UNREAD_BODY_MAX.bytes) return;
-  // A body that has been read to its end ends at once.
+  // A handler that reads a body without `readBody` leaves it locked.
+  if (!body || body.locked) return;
+  if (Number(headers.get("Content-Length")) > UNREAD_BODY_MAX.bytes) return;
   const reader = body.getReader();
   const giveUp = () => reader.cancel().catch(() => {});
   const timer = setTimeout(giveUp, UNREAD_BODY_MAX.ms);
