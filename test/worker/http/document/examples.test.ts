@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../../src/contract/enumerations.ts";
 import {
@@ -10,6 +10,7 @@ import {
 } from "../../../support/api.ts";
 import { expectedSignatures } from "../../../support/deliveries.ts";
 import { type Operation, operationsOf } from "../../../support/document.ts";
+import { WORKSPACE_DB } from "../../../support/placement.ts";
 
 const { body: document } = await send<object>("/openapi.json");
 const operations = operationsOf(document);
@@ -141,7 +142,7 @@ describe("an example of the document is what the service responds", () => {
   });
 
   const setListener = (deletedAt: string) =>
-    env.DB.exec(
+    WORKSPACE_DB.exec(
       `UPDATE subscriptions SET deleted_at = ${deletedAt} WHERE url LIKE '%listener.example/'`,
     );
 
