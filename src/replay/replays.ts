@@ -236,7 +236,10 @@ function restoreDeliveries(replay: Replay, now: number) {
 /** Maximum replays that one run of the scheduled job continues, in each database. */
 const CONTINUED_MAX = 50;
 
-/** Finds replays that have not ended, and that nobody has continued since `before`. Those that wait longest come first. */
+/**
+ * Finds replays that have not ended, and that nobody has continued since `before`. Workspaces take turns, so that one with
+ * a thousand replays holds up no other. Of each workspace, those that wait longest come first.
+ */
 export function findUnended(db: Database, before: number): Promise<Replay[]> {
   const { endedAt, examinedAt, workspaceId } = replays;
   return query(
@@ -245,7 +248,10 @@ export function findUnended(db: Database, before: number): Promise<Replay[]> {
       .select()
       .from(replays)
       .where(and(isNull(endedAt), lt(examinedAt, before), isWritable(workspaceId)))
-      .orderBy(examinedAt)
+      .orderBy(
+        sql`row_number() OVER (PARTITION BY ${workspaceId} ORDER BY ${examinedAt})`,
+        examinedAt,
+      )
       .limit(CONTINUED_MAX),
   );
 }

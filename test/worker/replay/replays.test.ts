@@ -12,7 +12,13 @@ import { openDatabase } from "../../../src/db/client.ts";
 import { type ReplayFilter, replays, workspaces } from "../../../src/db/schema.ts";
 import type { Redelivered } from "../../../src/history/views.ts";
 import { continueReplay, REDELIVERY_EXAMINED_MAX } from "../../../src/replay/replay.ts";
-import { endIfDone, findReplay, listReplaysOf, stop } from "../../../src/replay/replays.ts";
+import {
+  endIfDone,
+  findReplay,
+  findUnended,
+  listReplaysOf,
+  stop,
+} from "../../../src/replay/replays.ts";
 import { sweep } from "../../../src/sweep.ts";
 import { type Answer, deployedWith, errorOf, openWorkspace, Platform } from "../../support/api.ts";
 import {
@@ -28,6 +34,7 @@ import {
   subscribe,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
 import { openPortal } from "../../support/portal.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 
@@ -321,6 +328,18 @@ describe("the replays of a subscription", () => {
     expect(refused.status).toBe(429);
     expect(refused.body).toMatchObject({ error: { details: { retry_after_seconds: 60 } } });
     expect((await Platform.listReplays({ webhookId })).items).toHaveLength(REPLAYS_MAX);
+  });
+
+  test("of one workspace do not hold up those of another", async () => {
+    const many = await withEvents(0);
+    await insertReplays(many.workspaceId, many.webhookId, Array(60).fill(null));
+    const one = await withEvents(0);
+    await insertReplays(one.workspaceId, one.webhookId, [null]);
+    const found = await findUnended(openDatabase(WORKSPACE_DB), Date.now() + HOUR_MS);
+    expect(found.map(({ workspaceId }) => workspaceId)).toContain(one.workspaceId);
+    // The later tests look at their own.
+    for (const { workspaceId } of [many, one])
+      await db.delete(replays).where(eq(replays.workspaceId, workspaceId));
   });
 
   test("are deleted with it", async () => {
