@@ -65,13 +65,6 @@ interface Subdomain {
   previews_enabled: boolean;
 }
 
-/** A hostname that leads to a Worker. */
-interface Domain {
-  id: string;
-  hostname: string;
-  service: string;
-}
-
 /** An error in the form of Cloudflare's API. */
 class Refusal extends Error {
   readonly status: number;
@@ -102,7 +95,6 @@ export interface Cloudflare {
   databases: Database[];
   queues: Queue[];
   workers: Map<string, Worker>;
-  domains: Domain[];
   /** What changed the account, such as "POST /queues". */
   changes: string[];
   /** Makes the API fail with 503 for the changes that this matches, such as /^POST .queues/. */
@@ -123,7 +115,6 @@ export async function startCloudflare(): Promise<Cloudflare> {
     databases: [],
     queues: [],
     workers: new Map(),
-    domains: [],
     changes: [],
     outage: null,
     outageAfter: 0,
@@ -379,42 +370,6 @@ function routesOf(account: Omit<Cloudflare, "url" | "env" | "close">): Route[] {
     ["GET /workers/workers/([^/]+)", (_, name) => ({ subdomain: workerOf(name).subdomain })],
     // Too long for a DNS label: no test asks a real server.
     ["GET /workers/subdomain", () => ({ subdomain: `account-${"x".repeat(60)}` })],
-
-    [
-      "GET /workers/domains",
-      ({ query }) => account.domains.filter(({ hostname }) => hostname === query.get("hostname")),
-    ],
-    ["GET /workers/domains/records", () => account.domains],
-    [
-      "GET /workers/domains/records/([^/]+)",
-      (_, id) => account.domains.find((each) => each.id === id) ?? refuse(404, 100114, "no domain"),
-    ],
-    [
-      "POST /workers/scripts/([^/]+)/domains/changeset",
-      ({ body }) => {
-        const origins = body as { hostname: string }[];
-        const updated = account.domains
-          .filter(({ hostname }) => origins.some((origin) => origin.hostname === hostname))
-          .map((domain) => ({ ...domain, modified: true }));
-        const known = account.domains.map(({ hostname }) => hostname);
-        const added = origins.filter(({ hostname }) => !known.includes(hostname));
-        return { added, updated, removed: [], conflicting: [] };
-      },
-    ],
-    [
-      "PUT /workers/scripts/([^/]+)/domains/records",
-      ({ body }, service = "") => {
-        workerOf(service);
-        for (const { hostname } of body.origins as { hostname: string }[]) {
-          const domain = account.domains.find((each) => each.hostname === hostname);
-          if (domain && domain.service !== service && !body.override_existing_origin)
-            refuse(409, 100116, `${hostname} is already in use by ${domain.service}`);
-          if (domain) domain.service = service;
-          else account.domains.push({ id: randomUUID(), hostname, service });
-        }
-        return account.domains;
-      },
-    ],
     ["GET /workers/services/([^/]+)/environments/([^/]+)/routes", () => []],
   ];
 }

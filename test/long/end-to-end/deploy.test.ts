@@ -4,16 +4,7 @@ import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { until } from "../../support/until.ts";
-import {
-  BUILD_ENVIRONMENT,
-  bare,
-  MARK,
-  QUEUES,
-  REAL_WORKER,
-  SECRETS,
-  SMALL_WORKER,
-  useSite,
-} from "./deployment.ts";
+import { BUILD_ENVIRONMENT, bare, MARK, QUEUES, SECRETS, useSite } from "./deployment.ts";
 
 // Wrangler takes seconds to start, and longer on a busy machine.
 vi.setConfig({ testTimeout: 600_000 });
@@ -86,10 +77,8 @@ describe("npm run deploy, one version after the other,", () => {
   });
 
   test("then continues: it has everything in its jurisdiction, the tables, and the secrets", async () => {
-    const { cloudflare, configure } = site();
-    configure(SMALL_WORKER, REAL_WORKER);
+    const { cloudflare } = site();
     const { code, output } = await site().command();
-    configure(REAL_WORKER, SMALL_WORKER);
     expect(output).toContain("npm run platform -- --remote createWorkspace");
     expect(output).toContain("It refuses an invented key, serves this document, and is healthy.");
     expect(code).toBe(0);
@@ -182,12 +171,6 @@ describe("npm run deploy, one version after the other,", () => {
     expect(worker().deployments[0]).toEqual({ [newest().id]: 100 });
   });
 
-  test("leaves the rest to plain wrangler, which deploys and keeps the secrets", async () => {
-    const [before, versions] = [secrets(), worker().versions.length];
-    expect((await site().wrangler("deploy", "--env=")).code).toBe(0);
-    expect([secrets(), worker().versions.length]).toEqual([before, versions + 1]);
-  });
-
   test("prints the command that goes back", async () => {
     const args = wayBack.split(" ").filter((arg) => !arg.startsWith("--config="));
     expect((await site().wrangler(...args)).output).toContain("Current Version ID");
@@ -252,26 +235,5 @@ describe("npm run deploy, one version after the other,", () => {
     });
     expect(readFileSync(copy, "utf8")).toBe(copied);
     expect(lines.join("")).toBe(copied);
-  });
-
-  test("--env staging tests a later version by its name, also at a domain of the account", async () => {
-    const { address, cloudflare, configure, overrides } = site();
-    const { hostname } = new URL(address);
-    configure(
-      "[env.staging]\nroutes = []",
-      `[env.staging]\nroutes = [{ pattern = "${hostname}", custom_domain = true }]`,
-    );
-    cloudflare.domains.push({ id: "d1", hostname, service: "public-api-staging" });
-    overrides.length = 0;
-    const { code, output } = await site().deploy({}, "--env", "staging");
-    expect(output).toContain("It refuses an invented key, serves this document, and is healthy.");
-    expect(code).toBe(0);
-    const { versions, deployments } = cloudflare.workers.get("public-api-staging") ?? {};
-    const [former, latest] = versions ?? [];
-    expect(new Set(overrides)).toEqual(new Set([`public-api-staging="${latest?.id}"`]));
-    expect(deployments?.slice(0, 2)).toEqual([
-      { [String(latest?.id)]: 100 },
-      { [String(former?.id)]: 100, [String(latest?.id)]: 0 },
-    ]);
   });
 });

@@ -74,7 +74,7 @@ interface Ended {
 }
 
 /** The lines of the configuration that name the real Worker and the small one. */
-export const REAL_WORKER = `main = "${ROOT}/src/index.ts"`;
+const REAL_WORKER = `main = "${ROOT}/src/index.ts"`;
 export const SMALL_WORKER = 'main = "worker.js"';
 const SMALL_WORKER_CODE = `export class KeyGate {}
 export class AddressGate {}
@@ -119,8 +119,6 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
   };
   const server = await serve(async (request, response) => {
     const { url = "/", headers } = request;
-    const isOthers = cloudflare.domains.some(({ service }) => !cloudflare.workers.has(service));
-    if (isOthers) return response.end("<h1>Another API</h1>");
     const override = String(headers["cloudflare-workers-version-overrides"] ?? "");
     if (override) overrides.push(override);
     const version = versionFor(override);
