@@ -125,22 +125,18 @@ for (const stream of [process.stdout, process.stderr]) {
     EXPECTED.test(String(text)) || write(text, ...rest)) as typeof write;
 }
 
-/** The files that take longest, which nothing would run beside if they came last. */
-const LONGEST =
-  /long\/(bench|simulation\/simulation|end-to-end\/(deploy|docs|local-server|platform-command|portal|receivers|restoring))\.test\.ts$/;
-
 /**
- * Begins with what takes longest, and goes from project to project. Vitest ends a worker whose next file belongs to
- * another project, and starting a runtime and importing everything again takes longer than most files. In a fresh
- * clone, where no time is known, a file's size decides about the others.
+ * Goes from project to project, in their order. Vitest ends a worker whose next file belongs to another project, and
+ * starting a runtime and importing everything again takes longer than most files. In a fresh clone, where no time is
+ * known, a file's size decides which one of a project is first.
  */
-class LongestFirst extends BaseSequencer {
+class ByProject extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
     const projects = this.ctx.projects.map(({ name }) => name);
-    const placeOf = ({ moduleId, project }: TestSpecification) =>
-      LONGEST.test(moduleId) ? -1 : projects.indexOf(project.name);
-    return sorted.toSorted((a, b) => placeOf(a) - placeOf(b));
+    return sorted.toSorted(
+      (a, b) => projects.indexOf(a.project.name) - projects.indexOf(b.project.name),
+    );
   }
 }
 
@@ -157,7 +153,7 @@ export default defineConfig({
     // More than there are cores: some tests wait.
     maxWorkers: 4,
     reporters: ["minimal"],
-    sequence: { sequencer: LongestFirst },
+    sequence: { sequencer: ByProject },
     // They run in this order: at the end come small files, so that all workers end together.
     projects: [
       inNode("long", ["test/long/**/*.test.ts"], {
