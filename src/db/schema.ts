@@ -564,11 +564,14 @@ export const replays = sqliteTable(
     examinedAt: integer("examined_at").notNull(),
     /** The number of deliveries that it has made pending. */
     scheduled: integer().notNull().default(0),
-    /** Those of them that were delivered, and those whose last attempt has failed. The others were not sent yet. */
+    /**
+     * The number of these that were delivered, and of these whose last attempt has failed. The others were not sent
+     * yet.
+     */
     delivered: integer().notNull().default(0),
     failed: integer().notNull().default(0),
     result: text().$type<ReplayResult>(),
-    /** When nothing of it was left to do; after a stop, once all deliveries are as they were. */
+    /** When it was done. A stopped replay is done once all its deliveries are as they were before. */
     endedAt: integer("ended_at"),
   },
   (table) => [

@@ -197,8 +197,8 @@ export class KeyGate extends DurableObject<Env> {
 }
 
 /**
- * Returns until when a status is cached: until the use of the key must be recorded again, an hour after the last
- * record, but not longer than the key is valid.
+ * Returns the time until which a status is cached. The use of the key must be recorded again an hour after the last
+ * record. No status is cached for longer than its key is valid.
  */
 function cachedUntil(status: CachedStatus["status"], now: number): number {
   const usedAt = Math.min(status?.lastUsedAt ?? now, now);

@@ -20,8 +20,8 @@ import { failIfErasing, refuseMissing } from "../workspaces/write-guard.ts";
  * Writes records with their events. This file commits a call that records what the platform reports, and has what these
  * calls share. The other files of this folder:
  *
- * - lead-recording.ts, run-recording.ts and automation-recording.ts have the input of the calls, and plan them: they
- *   make the rows of a call, and the statements that write and announce them (a `RecordingPlan`).
+ * - lead-recording.ts, run-recording.ts and automation-recording.ts have the input of the calls, and plan them. A plan
+ *   has the rows of a call, and the statements that write and announce them (`RecordingPlan`).
  * - references.ts looks up the records to which others refer.
  * - automation-changes.ts decides and writes how an automation changes, for a report and for a client.
  */

@@ -71,8 +71,9 @@ export async function findPerson(
 }
 
 /**
- * Finds one page of the workspace's leads that a text is about: a name or a part of it, an e-mail address or a part of
- * it, or a phone number. It reads as many leads as `findPerson`, so a page may be empty and still have a next one.
+ * Finds one page of the workspace's leads that a text is about. The text is a name or a part of it, an e-mail address
+ * or a part of it, or a phone number. It reads as many leads as `findPerson`, so a page may be empty and still have a
+ * next one.
  *
  * @returns the ids of at most `limit` leads.
  */

@@ -30,7 +30,7 @@ import type { ResentEvent } from "./make-pending.ts";
 /** A row of a replay. */
 export type Replay = typeof replays.$inferSelect;
 
-/** What a call of a range has examined, from one event to another; null for the beginning and the end. */
+/** The part of a range that a call has examined, from one event to another; null for the beginning and the end. */
 interface Examined {
   from: string | null;
   to: string | null;
@@ -147,7 +147,10 @@ export async function expectRoom(db: Database, subscriptionId: string): Promise<
     );
 }
 
-/** When a caller may try again that has too many replays, in seconds: once the scheduled job has ended some. */
+/**
+ * The delay after which a caller with too many replays may try again, in seconds. The scheduled job has ended some by
+ * then.
+ */
 const RETRY_REPLAY_SECONDS = 60;
 
 /** Returns a replay in the shape that operations show. The scheduled job stores a little later that it is done. */
