@@ -10,7 +10,7 @@ import { until } from "../../support/until.ts";
 import { makeTraffic } from "./traffic.ts";
 import { Victim } from "./victim.ts";
 
-const { CHAOS_EVENTS = 60, CHAOS_KILLS = 4, CHAOS_SEED = 5 } = process.env;
+const { CHAOS_EVENTS = 40, CHAOS_KILLS = 2, CHAOS_SEED = 5 } = process.env;
 const EVENTS = Number(CHAOS_EVENTS);
 const KILLS = Number(CHAOS_KILLS);
 const SETTLED_MAX_MS = 600_000;
