@@ -7,10 +7,10 @@ import {
   type PlatformInput,
   type PlatformMethod,
 } from "../../../src/platform/operations.ts";
-import { deployedWith, errorOf, openApi, Platform, recordAutomation } from "../../support/api.ts";
+import { deployedAs, errorOf, openApi, Platform, recordAutomation } from "../../support/api.ts";
 import { expectedSignatures, receivedBy, statesOf } from "../../support/deliveries.ts";
-import { interposed } from "../../support/interposed.ts";
-import { WORKSPACE_DB } from "../../support/placement.ts";
+import { type DatabaseCall, interposed } from "../../support/interposed.ts";
+import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
 import { openOwed } from "../../support/portal.ts";
 
 /*
@@ -19,14 +19,14 @@ import { openOwed } from "../../support/portal.ts";
  */
 
 type Owed = Awaited<ReturnType<typeof openOwed>>;
-/** A call on a database. Its result is what its caller learns; an error is its message. */
+/** A call with the databases of these bindings. Its result is what its caller learns; an error is its message. */
 // biome-ignore lint/suspicious/noExplicitAny: each check knows its results
-type Act = (owed: Owed, DB: D1Database) => Promise<any>;
+type Act = (owed: Owed, databases: Partial<Env>) => Promise<any>;
 
 const call =
   <M extends PlatformMethod>(method: M, input: (owed: Owed) => PlatformInput<M>): Act =>
-  (owed, DB) => {
-    const context = { env: { ...env, DB }, ctx: createExecutionContext() };
+  (owed, databases) => {
+    const context = { env: { ...env, ...databases }, ctx: createExecutionContext() };
     return invoke(method, OPERATIONS[method] as never, context, input(owed), "rpc").catch(
       (error) => error.message,
     );
@@ -39,8 +39,9 @@ const request =
       owed: Owed,
     ) => Promise<{ status: number; body: unknown }>,
   ): Act =>
-  async (owed, DB) => {
-    const { status, body } = await send(openApi(owed.apiKey, deployedWith({ DB })), owed);
+  async (owed, databases) => {
+    const fetch = deployedAs({ ...env, ...databases });
+    const { status, body } = await send(openApi(owed.apiKey, fetch), owed);
     return { status, ...(body as object) };
   };
 
@@ -50,7 +51,7 @@ async function atOnce(owed: Owed, first: Act, second: Act) {
   const firstEnded = Promise.withResolvers<void>();
   const client = (turn: 0 | 1) => {
     let isWaiting = true;
-    return interposed(env.DB, async ({ texts, go }) => {
+    const wait = async ({ texts, go }: DatabaseCall) => {
       const isWrite = texts.some((text) => /^\s*(insert|update|delete)/i.test(text));
       if (!isWrite || texts.some((text) => text.includes("audit_trail"))) return go();
       if (isWaiting) {
@@ -60,7 +61,9 @@ async function atOnce(owed: Owed, first: Act, second: Act) {
         if (turn === 1) await firstEnded.promise;
       }
       return go();
-    });
+    };
+    // The directory, and where the workspace lives.
+    return { DB: interposed(env.DB, wait), [DATABASE]: interposed(WORKSPACE_DB, wait) };
   };
   const run = (act: Act, turn: 0 | 1) =>
     act(owed, client(turn)).finally(() => ready[turn].resolve());
@@ -145,10 +148,10 @@ const PAIRS: Record<string, Pair> = {
   },
   "two edits of one field, by callers who expect what they have read": {
     calls: [
-      (owed, DB) =>
-        update({ url: "https://ok-first.example/", expected: { url: owed.url } })(owed, DB),
-      (owed, DB) =>
-        update({ url: "https://ok-second.example/", expected: { url: owed.url } })(owed, DB),
+      (owed, databases) =>
+        update({ url: "https://ok-first.example/", expected: { url: owed.url } })(owed, databases),
+      (owed, databases) =>
+        update({ url: "https://ok-second.example/", expected: { url: owed.url } })(owed, databases),
     ],
     async check(owed, first, second) {
       expect(first).toEqual({});
