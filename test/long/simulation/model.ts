@@ -165,11 +165,14 @@ function simulateModel(scenario: Scenario, seed: number): Result {
     const probed = new Set(claimed.filter(({ event }) => isOpen(circuits.get(event.type))));
     const steps = STEPS.dispatch + STEPS.request * Math.min(claimed.length, 4 * concurrency);
     const dies = chance.happens(1 - (1 - deaths) ** steps);
+    // If the process dies, it makes some of the requests at most, and records no outcome.
+    let requestsLeft = dies ? Math.floor(between(0, claimed.length + 1)) : Infinity;
     const inFlight: Attempt[] = [];
     for (const delivery of claimed) {
       while (inFlight.length >= concurrency) awaitOne();
       if (now > claimedAt + CLAIM_VALID_SECONDS) break;
       if (isOpen(circuits.get(delivery.event.type)) && !probed.has(delivery)) continue;
+      if (requestsLeft-- <= 0) break;
       inFlight.push(start(delivery));
       inFlight.sort((a, b) => a.endedAt - b.endedAt);
     }
@@ -182,8 +185,9 @@ function simulateModel(scenario: Scenario, seed: number): Result {
     function awaitOne(): void {
       const attempt = inFlight.shift() as Attempt;
       now = attempt.endedAt;
-      if (attempt.response === 200) deliveredAt.set(attempt.delivery.event, now);
-      // If the process dies, the outcome is lost, and the delivery is sent again.
+      const { event } = attempt.delivery;
+      // What was accepted is sent again if its outcome was not recorded.
+      if (attempt.response === 200 && !deliveredAt.has(event)) deliveredAt.set(event, now);
       if (!dies) settle(attempt);
     }
   }
