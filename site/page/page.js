@@ -34,17 +34,16 @@ const links = new Map(
     .map((link) => [link.hash.slice(1), link]),
 );
 const sections = [...links.keys()].map((id) => document.getElementById(id));
-const seen = new IntersectionObserver(
-  () => {
-    const read = sections.findLast(
-      (section) => section.getBoundingClientRect().top < innerHeight / 4,
-    );
-    for (const link of links.values()) link.removeAttribute("aria-current");
-    links.get(read?.id)?.setAttribute("aria-current", "true");
-  },
-  { rootMargin: "-15% 0px -75% 0px" },
-);
-for (const section of sections) seen.observe(section);
+const markRead = () => {
+  const read = sections.findLast(
+    (section) => section.getBoundingClientRect().top < innerHeight / 4,
+  );
+  for (const link of links.values()) link.removeAttribute("aria-current");
+  links.get(read?.id)?.setAttribute("aria-current", "true");
+};
+// A jump passes no section on its way, so an observer of the sections would miss it.
+document.addEventListener("scroll", markRead, { passive: true });
+markRead();
 
 /** Shows the current page in the contents. Scrolling it into view would make the next Tab start from there. */
 const current = contents.querySelector("li:has(> [aria-current=page])");

@@ -55,7 +55,8 @@ export async function openPage(
   base: URL,
   device: BrowserContextOptions = {},
 ): Promise<Visit> {
-  const context = await browser.newContext(device);
+  // What moves is painted sixty times a second, and may take a busy machine as long as a test waits.
+  const context = await browser.newContext({ reducedMotion: "reduce", ...device });
   const page = await context.newPage();
   const size = page.viewportSize();
   page.setDefaultTimeout(TIMEOUT_MS);
