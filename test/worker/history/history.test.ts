@@ -587,6 +587,14 @@ describe("the health of a subscription", () => {
   });
 });
 
+test("A page of deliveries or failures has 25 by default", async () => {
+  const { id, workspaceId } = await owed(26, TODAY);
+  await setDeliveries(id, RETRYING);
+  const deliveries = await Platform.listDeliveries({ webhookId: id });
+  const failures = await Platform.listFailures({ workspaceId });
+  expect([deliveries.items.length, failures.items.length]).toEqual([25, 25]);
+});
+
 describe("a filtered list of deliveries", () => {
   /** The lengths of the pages of two, and the most rows that one of them read. */
   async function pagesOf(id: string, filter: DeliveryFilter) {
