@@ -7,7 +7,16 @@ import { type Resolution, resolveHost } from "../../../src/endpoints/resolve.ts"
 import { updateSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { deployedWith, invalid, openApi, openWorkspace } from "../../support/api.ts";
 import { Connections } from "../../support/connections.ts";
-import { db, jumpTo, owed, portsAt, postOf, receivedBy } from "../../support/deliveries.ts";
+import {
+  db,
+  jumpTo,
+  owed,
+  portsAt,
+  postOf,
+  receivedBy,
+  subscribe,
+} from "../../support/deliveries.ts";
+import { openPortal } from "../../support/portal.ts";
 import { shortenTimers, steadyClock } from "../../support/timers.ts";
 
 const RESOLVER = "https://dns.example/dns-query?dnssec=1";
@@ -76,6 +85,16 @@ describe("POST /webhooks with a resolver", () => {
     ]),
   ])("accepts %s, which %s", async (host, _, overrides) => {
     expect((await subscribeTo(host, overrides)).status).toBe(201);
+  });
+
+  test("applies to another URL of a webhook, too", async () => {
+    const { workspaceId } = await openWorkspace();
+    const resolving = deployedWith({ DNS_OVER_HTTPS_URL: RESOLVER });
+    const portal = await openPortal(workspaceId, resolving);
+    const { id } = await subscribe(workspaceId);
+    const change = async (host: string) =>
+      (await portal.post(`/webhooks/${id}/update`, { url: `https://${host}/in` })).status;
+    expect([await change("mixed.example"), await change("public.example")]).toEqual([400, 200]);
   });
 
   test("accepts a host if the resolver does not respond within 2 s", async () => {
