@@ -11,12 +11,13 @@ import { useLoad } from "../load.ts";
 import { useDeliveries } from "../look-through.ts";
 import { DeliveryState, Empty, Moment } from "../parts/basics.tsx";
 import { DialogButton } from "../parts/dialog.tsx";
-import { LoadState, SendFault } from "../parts/faults.tsx";
+import { LoadState } from "../parts/faults.tsx";
 import { Filters, Looking, NoneFound } from "../parts/filters.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { Pages } from "../parts/pages.tsx";
 import { RunningReplays } from "../parts/replays.tsx";
 import { ResendResult, useResends } from "../parts/resend.tsx";
+import { RowsTable } from "../parts/rows.tsx";
 import { deliveryHref, failuresHref, goTo } from "../route.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
@@ -164,37 +165,22 @@ function Rows({ failures, empty, query, webhooks }: RowsProps) {
     [...failures, ...resent].map((one) => [`${one.eventId} ${one.webhookId}`, one]),
   );
   if (rows.size === 0) return <>{empty}</>;
+  const { state, event, recorded } = t.deliveries;
   const events = Map.groupBy(rows.values(), ({ eventId }) => eventId);
   return (
-    <>
-      <div class="send-fault">
-        <SendFault fault={resends.fault} />
-      </div>
-      <table class="rows">
-        <thead>
-          <tr>
-            <th scope="col">{t.deliveries.state}</th>
-            <th scope="col">{t.deliveries.event}</th>
-            <th scope="col">{t.home.webhook}</th>
-            <th scope="col">{t.deliveries.recorded}</th>
-            <td />
-          </tr>
-        </thead>
-        <tbody>
-          {[...events]
-            .toSorted(([a], [b]) => (a < b ? 1 : -1))
-            .map(([eventId, ofEvent]) => (
-              <Row
-                key={eventId}
-                failures={ofEvent}
-                query={query}
-                webhooks={webhooks}
-                resends={resends}
-              />
-            ))}
-        </tbody>
-      </table>
-    </>
+    <RowsTable columns={[state, event, t.home.webhook, recorded]} fault={resends.fault}>
+      {[...events]
+        .toSorted(([a], [b]) => (a < b ? 1 : -1))
+        .map(([eventId, ofEvent]) => (
+          <Row
+            key={eventId}
+            failures={ofEvent}
+            query={query}
+            webhooks={webhooks}
+            resends={resends}
+          />
+        ))}
+    </RowsTable>
   );
 }
 

@@ -118,7 +118,7 @@ function Row({ webhook }: { webhook: WebhookView }) {
         <Health webhook={webhook} />
       </td>
       <td class={successRate === null ? "row-none" : "row-success"}>
-        {successRate === null ? "–" : formatRate(successRate)}
+        <span>{successRate === null ? "–" : formatRate(successRate)}</span>
         <Sparkline days={days} />
       </td>
       <td class={webhook.lastFailure ? "row-last" : "row-none"}>
@@ -126,7 +126,7 @@ function Row({ webhook }: { webhook: WebhookView }) {
       </td>
       <td class={webhook.nextAttemptAt ? "row-next" : "row-none"}>
         <span class="row-label">{t.webhook.nextAttempt}</span>{" "}
-        {webhook.nextAttemptAt ? <NextAttempt webhook={webhook} /> : "–"}
+        {webhook.nextAttemptAt ? <NextAttempt webhook={webhook} /> : <span>–</span>}
       </td>
     </tr>
   );
@@ -138,7 +138,7 @@ const SAID = { lines: 1, characters: 120 };
 /** Describes the newest failure, with the server's own words while the webhook is in trouble. */
 function LastFailure({ webhook }: { webhook: WebhookView }) {
   const { lastFailure, state, failingSince } = webhook;
-  if (!lastFailure) return "–";
+  if (!lastFailure) return <span>–</span>;
   const said = firstLines(lastFailure.response?.body ?? "", SAID);
   return (
     <>

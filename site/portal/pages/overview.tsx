@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { DeliveryView, WebhookDetails } from "../../../src/history/views.ts";
 import { listDeliveries, listFailures, type Page } from "../api.ts";
@@ -79,7 +80,13 @@ function Failed({ webhook }: { webhook: WebhookDetails }) {
   const query = new URLSearchParams({ webhookId, limit: SHOWN });
   const loaded = useLoad(() => listFailures(query), `failed ${webhookId}`);
   return (
-    <Deliveries webhook={webhook} title={t.webhook.failed} all={failuresHref({ webhookId })}>
+    <Deliveries
+      webhook={webhook}
+      title={t.webhook.failed}
+      all={failuresHref({ webhookId })}
+      // A replay may have scheduled them all.
+      empty={<Empty title={t.webhook.noneFailed} text={t.webhook.noneFailedText} />}
+    >
       {loaded}
     </Deliveries>
   );
@@ -94,6 +101,7 @@ function Newest({ webhook }: { webhook: WebhookDetails }) {
       webhook={webhook}
       title={t.webhook.newest}
       all={webhookHref(webhookId, "deliveries")}
+      empty={<Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />}
     >
       {loaded}
     </Deliveries>
@@ -105,10 +113,12 @@ interface DeliveriesProps {
   title: string;
   /** The address of the whole list. */
   all: string;
+  /** Shown if there is none. */
+  empty: ComponentChildren;
   children: Loaded<Page<DeliveryView>>;
 }
 
-function Deliveries({ webhook, title, all, children: loaded }: DeliveriesProps) {
+function Deliveries({ webhook, title, all, empty, children: loaded }: DeliveriesProps) {
   const items = loaded.data?.items;
   return (
     <section>
@@ -117,13 +127,7 @@ function Deliveries({ webhook, title, all, children: loaded }: DeliveriesProps) 
         {items && items.length > 0 && <a href={all}>{t.deliveries.showAll}</a>}
       </div>
       <LoadState loaded={loaded} />
-      {items && (
-        <DeliveryRows
-          webhook={webhook}
-          deliveries={items}
-          empty={<Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />}
-        />
-      )}
+      {items && <DeliveryRows webhook={webhook} deliveries={items} empty={empty} />}
     </section>
   );
 }

@@ -99,11 +99,13 @@ export function Id({ children }: { children: string }) {
   );
 }
 
-/** Shows the state of a delivery. One that has failed and will be retried stands out. */
+/** Shows the state of a delivery. One that was sent before, and waits to be sent again, is not new. */
 export function DeliveryState({ delivery }: { delivery: DeliveryView }) {
-  const { state, lastAttempt } = delivery;
+  const { state, lastAttempt, attempts } = delivery;
   const hasFailed = state === "test" && lastAttempt && !isAccepted(lastAttempt);
-  return <Badge tone={hasFailed ? "exhausted" : state}>{t.deliveryStates[state]}</Badge>;
+  const isNew = attempts === 0;
+  const name = state === "pending" && !isNew ? t.replays.waiting : t.deliveryStates[state];
+  return <Badge tone={hasFailed ? "exhausted" : state}>{name}</Badge>;
 }
 
 interface CopyProps {

@@ -6,8 +6,8 @@ import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
 import { isWaiting } from "../webhook.ts";
 import { DeliveryState, Moment } from "./basics.tsx";
-import { SendFault } from "./faults.tsx";
 import { ResendResult, useResends } from "./resend.tsx";
+import { RowsTable } from "./rows.tsx";
 
 interface Props {
   webhook: WebhookView;
@@ -28,38 +28,22 @@ export function DeliveryRows({ webhook, deliveries, empty, query = {}, current =
   // A resent delivery keeps its place, even if the list no longer has it.
   const rows = new Map([...deliveries, ...resends.of(webhookId)].map((one) => [one.eventId, one]));
   if (rows.size === 0) return <>{empty}</>;
+  const { state, event, recorded, attempts, lastAnswer } = t.deliveries;
   return (
-    <>
-      <div class="send-fault">
-        <SendFault fault={fault} />
-      </div>
-      <table class="rows">
-        <thead>
-          <tr>
-            <th scope="col">{t.deliveries.state}</th>
-            <th scope="col">{t.deliveries.event}</th>
-            <th scope="col">{t.deliveries.recorded}</th>
-            <th scope="col">{t.deliveries.attempts}</th>
-            <th scope="col">{t.deliveries.lastAnswer}</th>
-            <td />
-          </tr>
-        </thead>
-        <tbody>
-          {[...rows.values()].toSorted(newestFirst).map((delivery) => (
-            <Row
-              key={delivery.eventId}
-              webhook={webhook}
-              delivery={delivery}
-              isBusy={isBusy}
-              query={query}
-              isCurrent={delivery.eventId === current}
-              resent={resends.find(webhookId, delivery.eventId)}
-              onSendAgain={() => resends.send([{ webhookId, delivery }])}
-            />
-          ))}
-        </tbody>
-      </table>
-    </>
+    <RowsTable columns={[state, event, recorded, attempts, lastAnswer]} fault={fault}>
+      {[...rows.values()].toSorted(newestFirst).map((delivery) => (
+        <Row
+          key={delivery.eventId}
+          webhook={webhook}
+          delivery={delivery}
+          isBusy={isBusy}
+          query={query}
+          isCurrent={delivery.eventId === current}
+          resent={resends.find(webhookId, delivery.eventId)}
+          onSendAgain={() => resends.send([{ webhookId, delivery }])}
+        />
+      ))}
+    </RowsTable>
   );
 }
 

@@ -120,7 +120,7 @@ function describeEnd(replay: ReplayView): string {
 /** Says in a history which events a replay has, how far it is, or how and when it ended. */
 export function ReplayFacts({ of: replay }: { of: ReplayView }) {
   const { scheduled, result, endedAt } = replay;
-  const facts = describeRange(replay).map(([name, value]) => `${name}: ${value}`);
+  const facts = describeRange(replay).map(([name, value]) => t.replays.fact(name, String(value)));
   return (
     <>
       <p>

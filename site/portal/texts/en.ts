@@ -313,6 +313,8 @@ export const en = {
     day: "Day",
     newest: "Latest deliveries",
     failed: "Failed deliveries",
+    noneFailed: "No failed deliveries",
+    noneFailedText: "Those that failed are waiting to be sent again.",
     seeChanges: "See who disabled it",
   },
 
@@ -444,6 +446,8 @@ export const en = {
     title: "Replay",
     begun: "The replay has begun.",
     missed: "Missed",
+    waiting: "Will be resent",
+    fact: (name: string, value: string) => `${name}: ${value}`,
     examining: (n: string) => `Looking for deliveries, ${n} so far.`,
     sent: (n: string, all: string) => `${n} of ${all} sent.`,
     running: (n: string, all: string) => `Running: ${n} of ${all} sent.`,

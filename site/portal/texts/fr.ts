@@ -278,6 +278,8 @@ export const fr: Texts = {
     day: "Jour",
     newest: "Dernières livraisons",
     failed: "Livraisons en échec",
+    noneFailed: "Aucune livraison en échec",
+    noneFailedText: "Celles qui ont échoué attendent d’être renvoyées.",
     seeChanges: "Voir qui l’a désactivé",
   },
 
@@ -383,7 +385,7 @@ export const fr: Texts = {
     },
     button: "Renvoyer une période…",
     title: "Renvoyer les événements d’une période",
-    text: "Elles conservent leur identifiant et leur contenu, et sont envoyées après les nouveaux événements.",
+    text: "Les événements conservent leur identifiant et leur contenu, et sont envoyés après les nouveaux.",
     stillFailing:
       "Les derniers envois ont échoué : vérifiez d’abord votre serveur avec un événement de test.",
     which: "Livraisons à renvoyer",
@@ -410,6 +412,8 @@ export const fr: Texts = {
     title: "Renvoi",
     begun: "Le renvoi a commencé.",
     missed: "Manqués",
+    waiting: "À renvoyer",
+    fact: (name, value) => `${name} : ${value}`,
     examining: (n) => `Recherche des livraisons, ${n} trouvées.`,
     sent: (n, all) => `${n} sur ${all} envoyées.`,
     running: (n, all) => `En cours : ${n} sur ${all} envoyées`,

@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { en } from "../../../site/portal/texts/en.ts";
 import { fr } from "../../../site/portal/texts/fr.ts";
+import { HOUR_MS } from "../../../src/contract/time.ts";
 import {
   COLOURS,
   cutOffIn,
@@ -118,7 +119,12 @@ async function* places({ page }: Visit): AsyncGenerator<string> {
   yield "the dialog of headers";
   await page.keyboard.press("Escape");
   await go(`${webhook}/history`, ".changes");
-  yield "the history";
+  yield "the history, and a replay that runs";
+  await page.locator(".replays button").click();
+  await page.locator(".replays .warn").waitFor();
+  yield "a replay that was stopped";
+  await go("history", ".changes");
+  yield "the history of the workspace";
   await go(`${webhook}/deliveries`, ".list tbody a");
   yield "deliveries";
   await page.locator(".list tbody a").first().click();
@@ -164,6 +170,12 @@ const DESKTOP_CHECKS = [
 /** The button that adds a header, in both languages. */
 const HEADERS = /^(Add a header|Ajouter un en-tête)…$/;
 
+/** A circuit that lets nothing through for hours. */
+const OPEN_CIRCUIT = {
+  ...{ rejected: [], failures: 3, since: Date.now(), openUntil: Date.now() + 5 * HOUR_MS },
+  ...{ outcome: "answered", status: 500 },
+};
+
 test.each([
   [1440, "en-GB"],
   [PHONE_WIDTH, "fr-FR"],
@@ -173,11 +185,21 @@ test.each([
   async (width, locale) => {
     const workspaceId = await stage.makeWorkspace();
     const path = "/a/path/of/a/customer/that/is/too/long/for/any/phone?token=t0ken-t0ken-t0ken";
-    await stage.subscribe(workspaceId, ["lead.created"], path);
+    const webhookId = await stage.subscribe(workspaceId, ["lead.created"], path);
+    const { DB, PLATFORM } = stage.runtime.env;
+    const read = () => PLATFORM.readWebhook({ webhookId });
+    stage.answerWith(204);
+    await stage.recordLeads(workspaceId);
+    await until(async () => (await read()).successRate === 1);
     stage.answerWith(500);
-    const before = stage.receiver.posts.length;
     await stage.recordLeads(workspaceId, 3);
-    await until(() => stage.receiver.posts.length > before);
+    await until(async () => (await read()).retrying === 3);
+    // A replay waits for the server.
+    await DB.prepare("UPDATE subscriptions SET circuits = ? WHERE id = ?")
+      .bind(JSON.stringify({ "lead.created": OPEN_CIRCUIT }), webhookId)
+      .run();
+    const since = new Date(Date.now() - HOUR_MS).toISOString();
+    await PLATFORM.redeliver({ webhookId, since, states: ["delivered"] });
     const hasTouch = width === PHONE_WIDTH;
     const device = { viewport: { width, height: 900 }, locale, hasTouch };
     const visit = await stage.open(workspaceId, device);

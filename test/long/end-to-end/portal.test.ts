@@ -121,7 +121,10 @@ test("a workspace without a webhook is told how to start, and does", async () =>
   const field = page.getByLabel("Signing secret");
   const secret = await field.inputValue();
   expect(secret).toMatch(/^whsec_/);
-  await press("Copy");
+  // The page behind the dialog has a button to copy the URL.
+  await see(page, "No deliveries yet");
+  const dialog = page.getByRole("dialog");
+  await press("Copy", dialog);
   await button("Copied").waitFor();
   expect(await page.evaluate("navigator.clipboard.readText()")).toBe(secret);
 
@@ -136,7 +139,7 @@ test("a workspace without a webhook is told how to start, and does", async () =>
   expect(asked).toEqual(["beforeunload"]);
   expect(await field.inputValue()).toBe(secret);
   await press("I have stored it");
-  await see(page, "No deliveries yet");
+  await dialog.waitFor({ state: "detached" });
   // The page has this clock from now on.
   await page.clock.install();
   isSpent = true;
@@ -745,8 +748,12 @@ test("a replay is followed and stopped on any device, and stands in the history"
   await press("Replay 3 deliveries", dialog);
   const running = page.getByRole("region", { name: "Replay" });
   await see(running, "0 of 3 sent.", "waits until it does");
+  await see(page, "Those that failed are waiting to be sent again.");
   await page.reload();
   await see(running, "0 of 3 sent.");
+  // What was delivered before is not new.
+  await openTab("Deliveries");
+  await see(rows().first(), "Will be resent");
   // Another administrator, elsewhere.
   const other = await stage.open(workspaceId);
   await other.page.getByRole("link", { name: "/in" }).click();
