@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { invoke } from "../../../src/platform/invoke.ts";
 import { OPERATIONS } from "../../../src/platform/operations.ts";
 import { EMPTY_LEDGER, openApi, openWorkspace, Platform } from "../../support/api.ts";
-import { WORKSPACE_DB } from "../../support/placement.ts";
+import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
 import { insertWorkspaces } from "../../support/rows.ts";
 
 test("the ledger of a workspace without deliveries counts nothing", async () => {
@@ -33,7 +33,7 @@ test("listWorkspaces finds by a part of the name, in any case, however many othe
 });
 
 test("updateWorkspace changes the given fields and no others", async () => {
-  const input = { name: "Agence", adminEmails: ["admin@example.com"] };
+  const input = { name: "Agence", adminEmails: ["admin@example.com"], database: DATABASE };
   const { workspaceId } = await Platform.createWorkspace(input);
   const row = WORKSPACE_DB.prepare(
     "SELECT name, admin_emails AS admins, webhooks_max AS max FROM workspaces WHERE id = ?",
