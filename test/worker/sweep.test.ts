@@ -4,7 +4,13 @@ import { eq, ne } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { newEventId, randomId } from "../../src/contract/ids.ts";
 import { commit } from "../../src/db/client.ts";
-import { automations, deliveries, deliveryCounts, subscriptions } from "../../src/db/schema.ts";
+import {
+  automations,
+  deliveries,
+  deliveryCounts,
+  PRIORITY,
+  subscriptions,
+} from "../../src/db/schema.ts";
 import { LEASE_MS } from "../../src/dispatch/claims.ts";
 import worker from "../../src/index.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
@@ -29,6 +35,7 @@ import {
   REFUSING_QUEUE,
   receivedBy,
   type Sent,
+  setDeliveries,
   setSubscription,
   statesOf,
   subscriptionRow,
@@ -90,6 +97,16 @@ describe("the sweep", () => {
     const openUntil = NOW + 1_000;
     expect(await wokenAt(openUntil + MINUTE_MS - 1, id)).toEqual([]);
     expect(await wokenAt(openUntil + MINUTE_MS, id)).toEqual(["fast"]);
+  });
+
+  test("wakes a resend a minute after it is due, though its circuit is open for longer", async () => {
+    const { id } = await owed(1, NOW);
+    await dispatchAt(NOW, [id], answered(503, 1_800));
+    const resentAt = NOW + MINUTE_MS;
+    expect(await wokenAt(resentAt + MINUTE_MS, id)).toEqual([]);
+    await setDeliveries(id, { priority: PRIORITY.resend, dueAt: resentAt });
+    expect(await wokenAt(resentAt + MINUTE_MS - 1, id)).toEqual([]);
+    expect(await wokenAt(resentAt + MINUTE_MS, id)).toEqual(["fast"]);
   });
 
   test("wakes a thousand subscriptions, and the next run continues with the others", async () => {
