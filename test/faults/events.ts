@@ -209,7 +209,7 @@ export const EVENTS: Fault[] = [
   ]),
   ...faultsIn("dispatch/", [
     ["claims.ts", "(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})", "1", "one dispatch at a time sends to a subscription", { violation: /two processes send to/, seed: 9 }],
-    ["claims.ts", "AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'", "", "an outcome is recorded once", { violation: /stored ones, and \d+ were made/, seed: 4 }],
+    ["claims.ts", "AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'", "", "an outcome is recorded once", { violation: /stored ones, and \d+ were made/, seed: 22 }],
     ["claims.ts", "${sql.placeholder(\"claimedUrl\")} <> (SELECT", "0 AND 1 <> (SELECT", "what failed at a former URL is sent to the new one at once"],
     ["claims.ts", "AND ${subscriptions.url} = ${sql.placeholder(\"claimedUrl\")})`;", ")`;", "an outcome says nothing about another URL"],
     ["claims.ts", "${subscriptions.cancelEpoch} = change.value->>'cancelEpoch'", "1", "an outcome from before a subscription was enabled changes nothing"],
@@ -219,7 +219,7 @@ export const EVENTS: Fault[] = [
     ["claims.ts", "      leasedUntil: 0,\n", "", "a lease is released when nothing is due", { violation: /executes \d+ statements/, seed: 3 }],
     ["claims.ts", "PARTITION BY type ORDER BY", "ORDER BY", "no event type waits for the backlog of another"],
     ["claims.ts", "ON line.value->>1 = ${RESEND} OR ${OPEN_UNTIL} = 0", "ON ${OPEN_UNTIL} = 0", "a resend is sent while the circuit is open"],
-    ["deliver.ts", "if (!isValid() || isStopped) break;", "if (isStopped) break;", "no request starts long after its claim", { violation: /two processes send to/, seed: 1 }],
+    ["deliver.ts", "if (!isValid() || isStopped) break;", "if (isStopped) break;", "no request starts long after its claim", { violation: /ms after it ended/, seed: 8 }],
     ["deliver.ts", "if (isOpen(state, delivery.type) && !mayPass) continue;", "", "nothing more of a type starts once its circuit opens"],
     ["deliver.ts", "Math.min(state.concurrency, connections)", "state.concurrency", "a subscription uses no more than its share of the connections"],
     ["deliver.ts", "if (error instanceof InvocationLimit) return null;", "", "a limit of the invocation is no failure"],

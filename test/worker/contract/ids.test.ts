@@ -13,7 +13,7 @@ import {
 test("an id starts with the prefix of its kind, is no UUID, and is unique", () => {
   expect(ID_PREFIXES).toEqual({
     ...{ automation: "aut_", agent: "agt_", run: "run_", lead: "lea_" },
-    ...{ webhook: "whk_", event: "evt_", workspace: "wks_", key: "key_" },
+    ...{ webhook: "whk_", event: "evt_", replay: "rpl_", workspace: "wks_", key: "key_" },
   });
   for (const kind of Object.keys(ID_PREFIXES) as IdKind[])
     expect(randomId(kind)).toMatch(new RegExp(`^${ID_PREFIXES[kind]}[0-9a-z]{25}$`));
