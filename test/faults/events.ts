@@ -76,6 +76,7 @@ export const EVENTS: Fault[] = [
     ["replay/replays.ts", "setWhere: sql`${replays.cursor} = ${from} AND ${replays.result} IS NULL`", "setWhere: sql`1`", "a part that two calls have examined counts once"],
     ["replay/replays.ts", "state: sql`coalesce(${stateBefore}, 'cancelled')`", "state: sql`'cancelled'`", "a stopped replay leaves each delivery in its former state"],
     ["replay/replays.ts", '{ result: "stopped", cursor: null, examinedAt: now }', '{ result: "stopped", examinedAt: now }', "a stopped replay examines nothing more"],
+    ["replay/replays.ts", "AND ${deliveries.replayId} = ${id}`", "`", "a stop leaves other replays alone"],
     ["replay/replays.ts", "    if (!hasMore()) return;\n", "    if (!hasMore()) break;\n", "a stop that had no time for all deliveries goes on"],
     ["replay/replays.ts", "ORDER BY ${endedAt} IS NOT NULL, ", "ORDER BY ", "a new replay replaces none that has not ended"],
     ["replay/replays.ts", "isNull(replays.result), isDisabled", "isNull(replays.result)", "enabling an active subscription interrupts no replay"],

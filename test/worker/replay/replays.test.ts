@@ -269,6 +269,7 @@ describe("a replay that is stopped", () => {
     await sweep(env, Date.now() + HOUR_MS);
     expect(await replayOf(webhookId)).toMatchObject({
       result: "stopped",
+      isExamining: false,
       scheduled: REDELIVERY_EXAMINED_MAX,
     });
     expect(await statesOf(webhookId)).toEqual({ cancelled: REDELIVERY_EXAMINED_MAX });
@@ -287,13 +288,15 @@ describe("a replay that is stopped", () => {
     expect(await statesOf(webhookId)).toEqual({ cancelled: 2 });
   });
 
-  test("leaves alone what was resent in the meantime", async () => {
-    const { webhookId, since, ids } = await withEvents(2);
+  test("leaves alone what was resent in the meantime, or sent by another replay", async () => {
+    const { webhookId, workspaceId, since, ids } = await withEvents(2);
     await Platform.redeliver({ webhookId, since });
-    await Platform.redeliver({ webhookId, eventIds: ids.slice(0, 1) });
     const { replayId } = await replayOf(webhookId);
+    await Platform.redeliver({ webhookId, eventIds: ids.slice(0, 1) });
+    await storeEvents(workspaceId, webhookId, 1, Date.now() - HOUR_MS, "missed");
+    await Platform.redeliver({ webhookId, since, states: ["missed"] });
     await Platform.stopReplay({ webhookId, replayId });
-    expect(await statesOf(webhookId)).toEqual({ pending: 1, cancelled: 1 });
+    expect(await statesOf(webhookId)).toEqual({ pending: 2, cancelled: 1 });
   });
 
   test("does not count what a claim of before sends in the next second", async () => {
