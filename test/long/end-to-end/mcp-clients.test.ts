@@ -13,14 +13,16 @@ import { openWorkspace } from "../../node/support/workspace.ts";
 const REQUESTS = 20;
 
 const runtime = await opened(startRuntime());
-// The clients have packages of their own, because they are large. The newest SDK is in the Worker's own tests.
+// The clients have packages of their own, because they are as large as those of this project.
 const folder = mkdtempSync(join(tmpdir(), "mcp-clients-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 for (const file of ["package.json", "package-lock.json", "clients.mjs"])
   cpSync(join(ROOT, "test/long/mcp-clients", file), join(folder, file));
 const isInstalled = await install(folder);
 
-test.skipIf(!isInstalled).each(["oldest SDK", "mcp-remote", "OpenAI Agents", "Vercel AI"])(
+test
+  .skipIf(!isInstalled)
+  .each(["newest SDK", "oldest SDK", "mcp-remote", "OpenAI Agents", "Vercel AI", "LangChain"])(
   "with %s, a model sees a lead, a new secret, and how long to wait",
   async (client) => {
     const { apiKey, recordLeads } = await openWorkspace(runtime, { requestsPerWindow: REQUESTS });

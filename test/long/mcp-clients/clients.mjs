@@ -9,12 +9,11 @@ import { json } from "node:stream/consumers";
 
 const [client = "", url = "", apiKey = ""] = process.argv.slice(2);
 const headers = { Authorization: `Bearer ${apiKey}` };
+const WHO = { name: "test", version: "1" };
 
-/** Connects a client of the oldest SDK that has Streamable HTTP. Lists the tools, so that it validates results. */
-async function connectOldest(openTransport) {
-  const { Client } = await import("oldest-sdk/client/index.js");
-  const sdk = new Client({ name: "test", version: "1" });
-  await sdk.connect(await openTransport());
+/** Connects a client of the SDK, old or new. Lists the tools, so that it validates results. */
+async function connect(sdk, transport) {
+  await sdk.connect(transport);
   await sdk.listTools();
   return {
     call: async (name, args) => (await sdk.callTool({ name, arguments: args })).content,
@@ -22,8 +21,21 @@ async function connectOldest(openTransport) {
   };
 }
 
+/** Imports and connects a client of the oldest SDK that has Streamable HTTP. */
+async function connectOldest(openTransport) {
+  const { Client } = await import("oldest-sdk/client/index.js");
+  return connect(new Client(WHO), await openTransport());
+}
+
 /** How each client connects; `call` resolves to what its model gets. */
 const CLIENTS = {
+  "newest SDK": async () => {
+    const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
+    return connect(
+      new Client(WHO, { versionNegotiation: { mode: { pin: "2026-07-28" } } }),
+      new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }),
+    );
+  },
   "oldest SDK": () =>
     connectOldest(async () => {
       const { StreamableHTTPClientTransport } = await import("oldest-sdk/client/streamableHttp.js");
@@ -64,6 +76,21 @@ const CLIENTS = {
         const options = { toolCallId: "1", messages: [] };
         const output = await tools[name].execute(args, options);
         return tools[name].toModelOutput({ output, toolCallId: "1", input: args });
+      },
+      close: () => connected.close(),
+    };
+  },
+  LangChain: async () => {
+    const { MultiServerMCPClient } = await import("@langchain/mcp-adapters");
+    const connected = new MultiServerMCPClient({
+      mcpServers: { api: { transport: "http", url, headers } },
+    });
+    const tools = await connected.getTools();
+    return {
+      call: async (name, args) => {
+        const tool = tools.find((each) => each.name.endsWith(name));
+        const call = { type: "tool_call", id: "1", name: tool.name, args };
+        return (await tool.invoke(call)).content;
       },
       close: () => connected.close(),
     };
