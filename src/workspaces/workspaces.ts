@@ -208,64 +208,79 @@ const CLOCK_SKEW_MS = 10_000;
 
 /**
  * Counts a test event of a workspace. Flow control does not apply to test events, so their number is limited.
- * Otherwise, a workspace could flood a server that it does not own.
- *
- * Reads null if the test event is within the limit, or else the number of seconds until the next one is.
+ * Otherwise, a workspace could flood a server that it does not own. Reads like `takeFrom`.
  */
 export function takeTestEvent(id: string, now: number): Statements<number | null> {
-  const { testEvents, testEventsSince } = workspaces;
-  const isSameMinute = sql`${testEventsSince} > ${now - MINUTE_MS}`;
-  const statements = combine({
-    taken: counted(
-      qb
-        .update(workspaces)
-        .set({
-          testEvents: sql`iif(${isSameMinute}, ${testEvents} + 1, 1)`,
-          testEventsSince: sql`iif(${isSameMinute}, ${testEventsSince}, ${now})`,
-        })
-        .where(
-          and(
-            eq(workspaces.id, id),
-            sql`NOT (${isSameMinute} AND ${testEvents} >= ${TEST_EVENTS_PER_MINUTE})`,
-          ),
-        ),
-    ),
-    found: qb.select({ since: testEventsSince }).from(workspaces).where(eq(workspaces.id, id)),
-  });
-  return readAs(statements, ({ taken, found: [workspace] }) =>
-    taken > 0 ? null : Math.max(1, Math.ceil(((workspace?.since ?? now) + MINUTE_MS - now) / 1000)),
-  );
+  return takeFrom(TEST_EVENTS, id, 1, now);
 }
+
+const TEST_EVENTS: Allowance = {
+  used: "testEvents",
+  since: "testEventsSince",
+  max: TEST_EVENTS_PER_MINUTE,
+  windowMs: MINUTE_MS,
+};
 
 /**
  * Counts events of a workspace that are sent again. Their number is limited, because each one writes several rows.
- * Otherwise, a caller could disable and enable a subscription, and send the same events again and again.
- *
- * A negative number takes back what was counted. Reads null if there was room for more, or else the number of seconds
- * until there is; nothing is counted then.
+ * Otherwise, a caller could disable and enable a subscription, and send the same events again and again. Reads like
+ * `takeFrom`.
  */
 export function takeRedeliveries(
   id: string,
   count: number,
   now: number,
 ): Statements<number | null> {
-  const { redelivered, redeliveredSince } = workspaces;
-  const isSameHour = sql`${redeliveredSince} > ${now - HOUR_MS}`;
-  const isBelow = sql`NOT (${isSameHour} AND ${redelivered} >= ${REDELIVERIES_PER_HOUR})`;
+  return takeFrom(REDELIVERIES, id, count, now);
+}
+
+const REDELIVERIES: Allowance = {
+  used: "redelivered",
+  since: "redeliveredSince",
+  max: REDELIVERIES_PER_HOUR,
+  windowMs: HOUR_MS,
+};
+
+/** The maximum that a workspace may use up in a time window. The window begins with the first use. */
+interface Allowance {
+  /** The column of the number that was used up. */
+  used: "testEvents" | "redelivered";
+  /** The column of the time when the window began. */
+  since: "testEventsSince" | "redeliveredSince";
+  max: number;
+  windowMs: number;
+}
+
+/**
+ * Uses up some of an allowance, unless its maximum was reached before. A negative number gives back what was used up.
+ *
+ * Reads null if there was room, or else the number of seconds until there is; nothing is used up then.
+ */
+function takeFrom(
+  { used, since, max, windowMs }: Allowance,
+  id: string,
+  count: number,
+  now: number,
+): Statements<number | null> {
+  const [number, begunAt] = [workspaces[used], workspaces[since]];
+  const isSameWindow = sql`${begunAt} > ${now - windowMs}`;
+  const isBelow = sql`NOT (${isSameWindow} AND ${number} >= ${max})`;
   const statements = combine({
     taken: counted(
       qb
         .update(workspaces)
         .set({
-          redelivered: sql`max(0, iif(${isSameHour}, ${redelivered}, 0) + ${count})`,
-          redeliveredSince: sql`iif(${isSameHour}, ${redeliveredSince}, ${now})`,
+          [used]: sql`max(0, iif(${isSameWindow}, ${number}, 0) + ${count})`,
+          [since]: sql`iif(${isSameWindow}, ${begunAt}, ${now})`,
         })
         .where(and(eq(workspaces.id, id), count > 0 ? isBelow : undefined)),
     ),
-    found: qb.select({ since: redeliveredSince }).from(workspaces).where(eq(workspaces.id, id)),
+    found: qb.select({ begunAt }).from(workspaces).where(eq(workspaces.id, id)),
   });
   return readAs(statements, ({ taken, found: [workspace] }) =>
-    taken > 0 ? null : Math.max(1, Math.ceil(((workspace?.since ?? now) + HOUR_MS - now) / 1000)),
+    taken > 0
+      ? null
+      : Math.max(1, Math.ceil(((workspace?.begunAt ?? now) + windowMs - now) / 1000)),
   );
 }
 
