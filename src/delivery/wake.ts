@@ -14,10 +14,11 @@ import { nextSendAt, subscriptionsWithPending } from "./due.ts";
 import { type QueueName, queueOf } from "./policy.ts";
 
 /*
- * A wake-up message is a hint to look in the database for deliveries of a subscription. dispatch/consumer.ts gets it, and
- * starts a dispatch. It is immediate, or delayed until the next delivery may be sent, which is how retries begin. While something is pending, a dispatch leases the
- * subscription, or a message will arrive in time, or the workspace is moving, which ends with wake-ups. If a message is
- * lost or a process dies, the scheduled job wakes the subscription within a minute or two (`findLate`).
+ * A wake-up message is a hint to look in the database for deliveries of a subscription. dispatch/consumer.ts gets it,
+ * and starts a dispatch. It is immediate, or delayed until the next delivery may be sent, which is how retries begin.
+ * While something is pending, a dispatch leases the subscription, or a message will arrive in time, or the workspace is
+ * moving, which ends with wake-ups. If a message is lost or a process dies, the scheduled job wakes the subscription
+ * within a minute or two (`findLate`).
  *
  * `nextMessageAt` of a subscription is when its next delayed message arrives. Without it, each event that is recorded
  * while a circuit is open would send one more. A clock that is off by more than a second costs the time until the

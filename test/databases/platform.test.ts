@@ -133,7 +133,7 @@ describe("the ledger and the backlog", () => {
   });
 });
 
-test("resealSecrets re-encrypts 100 data keys in a call, and counts the others, whichever databases they are in", async () => {
+test("resealSecrets re-encrypts 100 data keys in a call, and counts the others, in all databases", async () => {
   for (const name of ["DB_2", "DB_3"] as const)
     for (let i = 0; i < 110; i++) {
       const id = randomId("workspace");

@@ -51,11 +51,7 @@ export function RunningReplays({ webhook, name }: Props) {
 /** The states of a webhook in which a replay may wait for its server. */
 const HOLDING: readonly WebhookView["state"][] = ["failing", "rejecting"];
 
-function Running({
-  webhook,
-  replay,
-  name,
-}: Props & { replay: ReplayView; name?: string | undefined }) {
+function Running({ webhook, replay, name }: Props & { replay: ReplayView }) {
   const { isBusy, fault, run } = useAction();
   const { scheduled, failed, result, isExamining } = replay;
   const sent = countSent(replay);
