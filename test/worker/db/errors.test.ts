@@ -28,11 +28,13 @@ const RULES = {
 
 test("The delay before each try is twice that before the last one", async () => {
   vi.spyOn(Math, "random").mockReturnValue(0.5);
-  const timers = shortenTimers((ms) => ms >= 100);
+  // Deliveries of an earlier file may still set timers in this runtime, but none of such a length.
+  const isOfRetry = (ms: number) => ms > 0 && ms % 1_009 === 0;
+  const timers = shortenTimers(isOfRetry);
   const lost = () => Promise.reject(new Error("Network connection lost."));
-  await expect(retryTransient(lost, { waitMs: 1_000 })).rejects.toThrow();
-  const delays = timers.mock.calls.map(([, ms]) => ms ?? 0).filter((ms) => ms >= 100);
-  expect(delays).toEqual([1_000, 2_000, 4_000]);
+  await expect(retryTransient(lost, { waitMs: 1_009 })).rejects.toThrow();
+  const delays = timers.mock.calls.map(([, ms]) => ms ?? 0).filter(isOfRetry);
+  expect(delays).toEqual([1_009, 2_018, 4_036]);
 });
 
 test("the D1 errors are those that Cloudflare lists, and the runtime's own", () => {
