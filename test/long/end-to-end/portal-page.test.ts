@@ -12,6 +12,7 @@ import {
   cutOffIn,
   openPage,
   PHONE_WIDTH,
+  resize,
   STRUCTURE,
   see,
   tooSmallIn,
@@ -216,10 +217,10 @@ test.each([
       if (hasTouch) expect([place, await tooSmallIn(page)]).toEqual([place, []]);
       // As wide as the page is at 200 %, or on the smallest phone (WCAG 1.4.10).
       const narrow = Math.max(REFLOW_WIDTH, width / 2);
-      await page.setViewportSize({ width: narrow, height: 900 });
+      await resize(page, narrow, 900);
       expect([place, await widthOf(page)]).toEqual([place, narrow]);
       expect([place, await cutOffIn(page)]).toEqual([place, []]);
-      await page.setViewportSize({ width, height: 900 });
+      await resize(page, width, 900);
       expect(await page.locator("body").innerText()).not.toContain("t0ken");
     }
     await visit.close();

@@ -6,7 +6,7 @@ import { encodeCursor } from "../../../src/contract/cursor.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import { DISABLE_AFTER_MS, RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
-import { openPage, PHONE_WIDTH, see, type Visit } from "../../node/support/browser.ts";
+import { openPage, PHONE_WIDTH, resize, see, type Visit } from "../../node/support/browser.ts";
 import { type LinkOptions, setStage } from "../../node/support/portal.ts";
 import { until } from "../../support/until.ts";
 
@@ -318,7 +318,7 @@ test("deliveries are paginated, and Back returns to the place in the list", asyn
   await shows(5);
   await follow("Newer");
   await shows(25);
-  await page.setViewportSize({ width: PHONE_WIDTH, height: 800 });
+  await resize(page, PHONE_WIDTH, 800);
   await rows().nth(20).scrollIntoViewIfNeeded();
   const top = await page.evaluate<number>("scrollY");
   expect(top).toBeGreaterThan(500);

@@ -88,7 +88,7 @@ export async function openPage(
       page.removeAllListeners("dialog");
       await context.clearCookies();
       await context.clearPermissions();
-      if (size) await page.setViewportSize(size);
+      if (size) await resize(page, size.width, size.height);
       seen.length = 0;
     },
     close: async () => {
@@ -102,6 +102,12 @@ export async function openPage(
 /** Waits until each of the texts is shown. */
 export async function see(within: Page | Locator, ...texts: string[]): Promise<void> {
   for (const text of texts) await within.getByText(text).waitFor();
+}
+
+/** Gives the page another size, which it has adapted to when this ends: it is told of its size once a frame. */
+export async function resize(page: Page, width: number, height: number): Promise<void> {
+  await page.setViewportSize({ width, height });
+  await page.evaluate("new Promise(requestAnimationFrame)");
 }
 
 /** How far the page extends to the right if scrolled there. */
