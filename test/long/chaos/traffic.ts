@@ -2,6 +2,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { DATABASES } from "./runtime.ts";
 import type { Victim } from "./victim.ts";
 
+/** Between two rounds of one of them. Otherwise requests are most of what the machine does, and not restarts. */
+const PAUSE_MS = 100;
+
 /** What clients and an operator do, each in turn, until `isOver`. */
 interface Traffic {
   victim: Victim;
@@ -90,7 +93,10 @@ export async function makeTraffic(traffic: Traffic): Promise<number> {
   };
 
   const again = async (round: () => Promise<void>) => {
-    while (!isOver()) await round();
+    while (!isOver()) {
+      await round();
+      await sleep(PAUSE_MS);
+    }
   };
   await Promise.all([read, control, subscribe, handleKeys, move].map(again));
   return changes;
