@@ -10,7 +10,7 @@ import { expectEnvelope } from "./envelope.ts";
 import { replayable } from "./replay.ts";
 import { type Shot, shots } from "./requests.ts";
 
-const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 2_000);
+const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 1_000);
 /** Requests sent concurrently: each iteration of the property sends one volley. */
 const VOLLEY = 20;
 
