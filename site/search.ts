@@ -1,7 +1,7 @@
 import { nameOfPage, type Page, type Section } from "./pages.ts";
 
 /** A place in the docs in the index of the search (site/page/search.js). */
-interface Entry {
+export interface Entry {
   /** Its path, with its anchor. */
   url: string;
   /** The anchor that it had when the docs were one page: `/docs#…` still leads to it. */

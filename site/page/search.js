@@ -1,4 +1,4 @@
-import MiniSearch from "minisearch";
+import { makeSearch } from "./ranking.ts";
 
 const SHOWN = 12;
 /** Characters of a text around what was found. */
@@ -15,8 +15,8 @@ export function entries() {
   return loaded;
 }
 
-/** Made when the search is first opened. */
-let index;
+/** Finds places by words; made when the search is first opened. */
+let find;
 
 document.querySelector(".find").addEventListener("click", open);
 addEventListener("keydown", (event) => {
@@ -30,45 +30,15 @@ addEventListener("keydown", (event) => {
 async function open() {
   dialog.showModal();
   input.select();
-  index ??= makeIndex(await entries());
+  find ??= makeSearch(await entries());
   search();
-}
-
-function makeIndex(all) {
-  const made = new MiniSearch({
-    idField: "url",
-    fields: ["title", "codes", "text", "code"],
-    storeFields: ["title", "text", "code"],
-    // `automation_not_found` is found as a whole and by its parts.
-    tokenize: (text) => wordsOf(text).flatMap((word) => [word, ...word.split(/[_.-]/).slice(1)]),
-    // `rotating`, `rotated` and `rotation` are one word, and so are `retry` and `retries`.
-    processTerm: (word) =>
-      word.toLowerCase().replace(/(?<=\w{4})(ions?|ings?|i?ed|ies|e?s|e|y)$/, ""),
-    searchOptions: {
-      tokenize: wordsOf,
-      boost: { title: 8, codes: 3, code: 0.5 },
-      // A page comes before its parts, and what is before what was.
-      boostDocument: (url) =>
-        url.startsWith("/docs/changelog") ? 0.3 : url.includes("#") ? 1 : 1.5,
-      // A status is another one, not a misspelling.
-      prefix: (term) => !/^\d+$/.test(term),
-      fuzzy: (term) => (/^\d+$/.test(term) ? false : 0.2),
-    },
-  });
-  made.addAll(all);
-  return made;
-}
-
-function wordsOf(text) {
-  return text.match(/[\p{L}\p{N}]+([_.-][\p{L}\p{N}]+)*/gu) ?? [];
 }
 
 input.addEventListener("input", search);
 
 function search() {
-  if (!index) return;
-  const all = index.search(input.value, { combineWith: "AND" });
-  const found = (all.length > 0 ? all : index.search(input.value)).slice(0, SHOWN);
+  if (!find) return;
+  const found = find(input.value).slice(0, SHOWN);
   list.replaceChildren(...found.map(optionOf));
   const isVain = found.length === 0 && input.value.trim() !== "";
   dialog.querySelector("[role=status]").textContent = isVain ? "Nothing found." : "";

@@ -6,7 +6,9 @@ import { expect, test } from "vitest";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { buildSite } from "../../site/build.ts";
 import { ORIGIN } from "../../site/origin.ts";
+import { makeSearch } from "../../site/page/ranking.ts";
 import { exampleRequest } from "../../site/requests.ts";
+import type { Entry } from "../../site/search.ts";
 import { ERRORS, type ErrorCode, REASONS } from "../../src/contract/errors.ts";
 import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import { helpFor } from "../../src/http/responses.ts";
@@ -18,7 +20,7 @@ const pages = [...site.keys()].filter((path) => path.endsWith(".html"));
 const twins = [...site.keys()].filter(
   (path) => /^docs\/.*\.md$/.test(path) && !path.startsWith("docs/client/"),
 );
-const entries: { url: string }[] = JSON.parse(textOf("docs/search.json"));
+const entries: Entry[] = JSON.parse(textOf("docs/search.json"));
 
 /** What the Worker serves beside the files of the site. */
 const ELSEWHERE = ["/mcp", "/docs/check-receiver.mjs"];
@@ -50,6 +52,18 @@ test.each(pages)("%s links only to what is served, and to anchors that exist", (
     /^(mailto:\{\{SUPPORT_EMAIL\}\}|\{\{SUPPORT_URL\}\}|https:\/\/www\.standardwebhooks\.com)$/;
   const inside = links.filter((link) => !external.test(link));
   expect(inside.filter((link) => !leadsSomewhere(link, path))).toEqual([]);
+});
+
+test("each page leads to the next one of the contents, and back", () => {
+  const first = textOf("docs.html");
+  const [, list = ""] = /<nav class="contents".*?>(.*?)<\/nav>/s.exec(first) ?? [];
+  const order = [...list.matchAll(/<li><a href="([^"#]+)"/g)].map(([, path = ""]) => path);
+  expect(order.length).toBe(pages.length - 1);
+  for (const [place, path] of order.entries()) {
+    const text = textOf(`${path.slice(1)}.html`);
+    const linked = (rel: string) => new RegExp(`<a rel="${rel}" href="([^"]+)"`).exec(text)?.[1];
+    expect([linked("prev"), linked("next")], path).toEqual([order[place - 1], order[place + 1]]);
+  }
 });
 
 test("a tab holds one alternative, and nothing that follows the alternatives", () => {
@@ -100,6 +114,70 @@ test("the search leads only to places that exist, each of them named once, in pl
   expect(new Set(urls).size).toBe(urls.length);
   expect(urls.filter((url) => !leadsSomewhere(url, ""))).toEqual([]);
   expect(textOf("docs/search.json").match(/&[#\w]+;|<\/\w+>/g)).toBeNull();
+});
+
+const search = makeSearch(entries);
+
+test.each([
+  [
+    "rotate a key",
+    "API keys and security › Rotating a key",
+    "/docs/guides/authentication#rotating-a-key",
+  ],
+  [
+    "rotate secret",
+    "Verify signatures › Rotating a secret",
+    "/docs/guides/signatures#rotating-a-secret",
+  ],
+  [
+    "lost secret",
+    "Verify signatures › Rotating a secret",
+    "/docs/guides/signatures#rotating-a-secret",
+  ],
+  ["rate limit", "Rate limits", "/docs/guides/rate-limits"],
+  ["429", "Rate limits › Avoiding 429", "/docs/guides/rate-limits#avoiding-429"],
+  ["postgres", "Keep a copy in sync › Postgres", "/docs/guides/sync#postgres"],
+  [
+    "firewall",
+    "Network and security › IP addresses and firewalls",
+    "/docs/guides/network#ip-addresses-and-firewalls",
+  ],
+  [
+    "signature errors",
+    "Verify signatures › Fix signature verification errors",
+    "/docs/guides/signatures#fix-signature-verification-errors",
+  ],
+  ["which status to return", "Which status to return", "/docs/guides/statuses"],
+  [
+    "last attempt",
+    "Retries, failures and recovery › After the last attempt",
+    "/docs/guides/retries#after-the-last-attempt",
+  ],
+  [
+    "retry schedule",
+    "Retries, failures and recovery › The retry schedule",
+    "/docs/guides/retries#the-retry-schedule",
+  ],
+  [
+    "deduplicate",
+    "Process events reliably › Deduplicate by id",
+    "/docs/guides/processing#deduplicate-by-id",
+  ],
+  ["gdpr", "Personal data", "/docs/guides/personal-data"],
+  ["rgpd", "Personal data", "/docs/guides/personal-data"],
+  ["sandbox", "Local development", "/docs/guides/local"],
+  ["backdated", "Keep a copy in sync", "/docs/guides/sync#do-not-stop-at-the-newest-record"],
+  ["timingSafeEqual", "Example client › webhooks.ts", "/docs/guides/client#webhooks-ts"],
+  ["subscrib to evnts", "Subscribe to events", "/docs/reference/webhooks#createWebhook"],
+  ["next_cursor", "Pagination", "/docs/guides/pagination"],
+])("the search finds %j first in %j", (words, title, url) => {
+  const found = search(words);
+  expect(found[0], found.map(({ title }) => title).join()).toMatchObject({ id: url });
+  expect(found[0]?.title).toMatch(new RegExp(`^${title}`));
+});
+
+test("the search finds nothing for words that no page has", () => {
+  expect(search("zzzzqqqq")).toEqual([]);
 });
 
 test("The docs as text have every operation, event, schema, code and reason, without a gap", () => {
