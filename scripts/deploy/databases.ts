@@ -1,8 +1,5 @@
-import { readdirSync } from "node:fs";
-import { join } from "node:path";
 import { z } from "@hono/zod-openapi";
 import { open, parseEncryptionKeys } from "../../src/encryption/seal.ts";
-import { ROOT } from "../shared/checkout.ts";
 import { type Cloudflare, CloudflareError } from "../shared/cloudflare.ts";
 import {
   type ConfiguredDatabase,
@@ -85,11 +82,6 @@ const MIGRATIONS = "SELECT name FROM d1_migrations";
 
 /** The name of a migration that code from before it cannot run on. */
 const ONE_WAY = /_forbids_rollback\.sql$/;
-
-/** The migrations of this checkout. */
-export function migrationsHere(): string[] {
-  return readdirSync(join(ROOT, "migrations")).filter((name) => name.endsWith(".sql"));
-}
 
 /**
  * Finds the databases that lack a migration. The others need no call of wrangler, which takes seconds.

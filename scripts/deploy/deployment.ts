@@ -11,7 +11,7 @@ import {
   NOT_LOGGED_IN,
   orIfNoWorker,
 } from "../shared/cloudflare.ts";
-import { databasesIn, readConfig } from "../shared/databases.ts";
+import { databasesIn, migrationsHere, readConfig } from "../shared/databases.ts";
 import { type FoundQueue, findQueues } from "../shared/queues.ts";
 import {
   DEPLOYED_SECRETS,
@@ -33,7 +33,6 @@ import {
   findUnmigrated,
   makeDatabases,
   migrateDatabases,
-  migrationsHere,
 } from "./databases.ts";
 import type { Options } from "./options.ts";
 import { makeQueues } from "./queues.ts";

@@ -5,12 +5,12 @@ import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
 import { callUntilDone, isUntilDone } from "../platform/long-calls.ts";
 import { type Cloudflare, findCloudflare, NOT_LOGGED_IN } from "../shared/cloudflare.ts";
-import { databasesIn, readConfig } from "../shared/databases.ts";
+import { databasesIn, migrationsHere, readConfig } from "../shared/databases.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
 import { findQueues } from "../shared/queues.ts";
 import { withoutSecrets } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
-import { openWrangler, parseJson, type Wrangler } from "../shared/wrangler.ts";
+import { openWrangler, type Wrangler } from "../shared/wrangler.ts";
 import { type Notes, readNotes, writeNotes } from "./notes.ts";
 import { type Options, SETTINGS } from "./options.ts";
 import { findPlacements, type Placements, settlePlacements } from "./placements.ts";
@@ -27,8 +27,6 @@ import {
   type Tables,
 } from "./tables.ts";
 
-const Bookmark = z.object({ bookmark: z.string() });
-
 /** The actor of the calls of a restore in the audit trail. */
 const ACTOR = "npm run restore";
 
@@ -37,7 +35,7 @@ interface Restore extends Databases {
   options: Options;
   wrangler: Wrangler;
   cloudflare: Cloudflare;
-  /** The restored time, in a form for wrangler and people. */
+  /** The restored time, in ISO 8601. */
   time: string;
   /** The queues of deliveries. */
   queues: string[];
@@ -85,7 +83,8 @@ export async function restore(
     notes = await takeNotes(restore);
     writeNotes(file, notes);
     print(`Noted what has been decided: ${file}`);
-    await travelBack(restore);
+    await opened.goBack(options.database, time);
+    print(`Restored ${options.database} to ${time}.`);
   }
   await applyMigrations(restore);
   const { tables, bookmark } = notes;
@@ -94,18 +93,13 @@ export async function restore(
     (await findPlacements(execute, options.database, tables, options.at.getTime()));
   notes = { ...notes, placements };
   writeNotes(file, notes);
-  if (notes.calls === null) {
-    await settlePlacements(execute, placements);
-    await putBack(restore, tables, placements);
-    await query(execute, options.database, MARK_KEYS_USED);
-    const compared = await compare(restore, tables, placements);
-    notes = { ...notes, calls: callsToRepeat(compared, Date.now(), options.skip) };
-    writeNotes(file, notes);
-  }
-  const wanted = notes.calls?.filter(({ method }) => !options.skip.includes(method)) ?? [];
-  await repeat(wanted, openPlatform, (calls) => writeNotes(file, { ...notes, calls }));
+  await settlePlacements(execute, placements);
+  await putBack(restore, tables, placements);
+  await query(execute, options.database, MARK_KEYS_USED);
+  const compared = await compare(restore, tables, placements);
+  await repeat(callsToRepeat(compared, Date.now(), options.skip), openPlatform);
   await setPaused(restore, false);
-  writeNotes(file, { ...notes, calls: [], finished: true });
+  writeNotes(file, { ...notes, finished: true });
   // Calls that had not ended at that time are lost, too.
   const reportedSince = new Date(options.at.getTime() - CLOCKS_DIFFER_MS).toISOString();
   print(
@@ -116,7 +110,11 @@ export async function restore(
         (id) =>
           `${id} has moved to ${options.database} since then, and its records are in no database. Undo the restore and choose a time after the move, or let the platform report them all again.`,
       ),
-      ...(options.skip.includes(SETTINGS) ? await lostSettings(restore, tables) : []),
+      ...(options.skip.includes(SETTINGS)
+        ? [
+            "Look in listAuditTrail for webhooks, keys and limits that were created or changed since then: they are gone, or as they were. A secret that was rotated signs again, so rotate it.",
+          ]
+        : []),
       ...(await callsMeanwhile(restore, tables)).map(
         (call) => `Look whether ${call} still holds: it was called during the restore.`,
       ),
@@ -172,19 +170,14 @@ async function takeNotes({ options, execute, bookmark, time }: Restore): Promise
   await query(execute, database, markPresent(time));
   const now = await bookmark(database);
   const tables = await readTables(execute, database, at.getTime());
-  return { bookmark: now, tables, placements: null, calls: null, finished: false };
+  return { bookmark: now, tables, placements: null, finished: false };
 }
 
-async function travelBack({ options, wrangler, time }: Restore): Promise<void> {
-  const { database } = options;
-  const args = ["d1", "time-travel", "restore", database, `--timestamp=${time}`, "--json"];
-  const { ok, stdout, complaint } = await wrangler.ask(...args);
-  const { data } = Bookmark.safeParse(parseJson(stdout));
-  if (!ok || !data) throw new Error(`Time Travel failed:\n${complaint || stdout}`);
-  print(`Restored ${database} to ${time}, bookmark ${data.bookmark}.`);
-}
-
-async function applyMigrations({ options, wrangler }: Restore): Promise<void> {
+/** Applies the migrations that the database lacks. Without any, wrangler, which takes seconds to start, is not run. */
+async function applyMigrations({ options, wrangler, execute }: Restore): Promise<void> {
+  const applied = await query(execute, options.database, "SELECT name FROM d1_migrations");
+  const names = new Set(applied.map(({ name }) => name));
+  if (migrationsHere().every((name) => names.has(name))) return;
   const args = ["d1", "migrations", "apply", options.database, "--remote"];
   const { ok, complaint } = await wrangler.ask(...args);
   if (!ok) throw new Error(`The migrations of ${options.database} failed:\n${complaint}`);
@@ -222,35 +215,28 @@ async function putBack(restore: Restore, noted: Tables, placements: Placements):
   }
 }
 
-/**
- * Makes the calls that are left.
- *
- * @param note is told the calls that are left, after each one that has succeeded.
- * @throws Error that names the calls that failed.
- */
+/** Makes calls, each of which may have been made before. @throws Error that names those that failed. */
 async function repeat(
   calls: PlatformCall[],
   openPlatform: () => Promise<PlatformClient>,
-  note: (left: PlatformCall[]) => void,
 ): Promise<void> {
   if (calls.length === 0) return;
   await using platform = await openPlatform();
-  const left = new Map<PlatformCall, string>();
-  for (const [i, call] of calls.entries()) {
+  const failed: string[] = [];
+  for (const call of calls) {
     const shown = `${call.method} ${JSON.stringify(call.input)}`;
     try {
       await make(platform, call);
       print(`Repeated ${shown}`);
     } catch (error) {
-      left.set(call, `${shown}: ${(error as Error).message}`);
+      failed.push(`${shown}: ${(error as Error).message}`);
     }
-    note([...left.keys(), ...calls.slice(i + 1)]);
   }
-  if (left.size > 0)
+  if (failed.length > 0)
     throw new Error(
       [
         "These calls failed; deliveries stay paused. Run the command again, or leave a method out with --skip:",
-        ...left.values(),
+        ...failed,
       ].join("\n  "),
     );
 }
@@ -268,30 +254,6 @@ async function callsMeanwhile({ options, execute }: Restore, noted: Tables): Pro
   return audit_trail
     .filter(({ id, actor, result }) => !known.has(id) && actor !== ACTOR && result === "ok")
     .map(({ method, workspace_id, ids }) => `${method} ${workspace_id ?? ""} ${ids}`);
-}
-
-/** Describes the changes that are lost if settings are not put back. */
-async function lostSettings({ options, execute }: Restore, noted: Tables): Promise<string[]> {
-  const found = await readTables(execute, options.database, options.at.getTime());
-  const present = new Map(found.subscriptions.map((row) => [row.id, row]));
-  const live = noted.subscriptions.filter(({ deleted_at }) => deleted_at === null);
-  const rotated = live.filter(
-    ({ id, rotated_at }) => present.has(id) && present.get(id)?.rotated_at !== rotated_at,
-  );
-  const gone = live.filter(({ id }) => !present.has(id));
-  const presentKeys = new Map(found.api_keys.map((row) => [row.id, row]));
-  const keys = noted.api_keys.filter((key) => {
-    const now = presentKeys.get(key.id);
-    return ["requests_per_window", "expires_at"].some((column) => key[column] !== now?.[column]);
-  });
-  const list = (rows: { id?: unknown }[]) => rows.map(({ id }) => id).join(" ");
-  return [
-    ...(rotated.length > 0
-      ? [`The earlier secret signs again. Rotate it, and tell the owners of ${list(rotated)}`]
-      : []),
-    ...(gone.length > 0 ? [`These webhooks are gone: ${list(gone)}`] : []),
-    ...(keys.length > 0 ? [`These API keys are gone, or as they were then: ${list(keys)}`] : []),
-  ];
 }
 
 /** Returns the names of the queues of deliveries. */

@@ -32,6 +32,9 @@ const Rows = z.array(z.record(z.string(), z.union([z.string(), z.number(), z.nul
 const Executed = z.array(z.object({ results: Rows }));
 const Bookmark = z.object({ bookmark: z.string() });
 
+/** How long Time Travel may take with a large database. */
+const RESTORE_TIMEOUT_MS = 300_000;
+
 /** Runs statements in a database, named by its binding. @returns the rows of each. */
 export type Execute = (database: string, statements: string[]) => Promise<Row[][]>;
 
@@ -40,6 +43,8 @@ export interface Databases {
   execute: Execute;
   /** Returns the bookmark of now, which Time Travel can go back to. */
   bookmark(database: string): Promise<string>;
+  /** Takes a database back with Time Travel. @param time in ISO 8601. */
+  goBack(database: string, time: string): Promise<void>;
 }
 
 /**
@@ -58,6 +63,8 @@ export async function openDatabases(
     if (!found) throw new Error(`The account has no database for ${binding}.`);
     return `/d1/database/${found.uuid}`;
   };
+  const findBookmark = async (binding: string, when = "") =>
+    (await call(Bookmark, "GET", `${pathOf(binding)}/time_travel/bookmark${when}`)).bookmark;
   return {
     async execute(binding, statements) {
       const path = `${pathOf(binding)}/query`;
@@ -67,9 +74,11 @@ export async function openDatabases(
       });
       return executed.map(({ results }) => results);
     },
-    async bookmark(binding) {
-      const path = `${pathOf(binding)}/time_travel/bookmark`;
-      return (await call(Bookmark, "GET", path)).bookmark;
+    bookmark: findBookmark,
+    async goBack(binding, time) {
+      const bookmark = await findBookmark(binding, `?timestamp=${time}`);
+      const path = `${pathOf(binding)}/time_travel/restore?bookmark=${bookmark}`;
+      await call(z.unknown(), "POST", path, undefined, RESTORE_TIMEOUT_MS);
     },
   };
 }

@@ -11,9 +11,16 @@ export interface Cloudflare {
    * Calls the API.
    *
    * @param path below the account, such as `/queues`; below the API's root with `//`, such as `//zones`.
+   * @param timeoutMs how long the call may take; 30 s when left out.
    * @throws CloudflareError if the API rejects the call.
    */
-  call<T>(schema: z.ZodType<T>, method: string, path: string, body?: object): Promise<T>;
+  call<T>(
+    schema: z.ZodType<T>,
+    method: string,
+    path: string,
+    body?: object,
+    timeoutMs?: number,
+  ): Promise<T>;
 }
 
 /** Thrown if the API rejects a call. */
@@ -65,13 +72,13 @@ export function openCloudflare(
   const base = env.CLOUDFLARE_API_BASE_URL ?? "https://api.cloudflare.com/client/v4";
   return {
     accountId,
-    async call(schema, method, path, body) {
+    async call(schema, method, path, body, timeoutMs = TIMEOUT_MS) {
       const below = path.startsWith("//") ? path.slice(1) : `/accounts/${accountId}${path}`;
       const response = await fetch(base + below, {
         method,
         headers: { ...headers, ...(body && { "Content-Type": "application/json" }) },
         ...(body && { body: JSON.stringify(body) }),
-        signal: AbortSignal.timeout(TIMEOUT_MS),
+        signal: AbortSignal.timeout(timeoutMs),
       }).catch((error: Error) => {
         const reason = error.cause instanceof Error ? error.cause.message : error.message;
         throw new Error(`Cloudflare cannot be reached: ${reason}`);

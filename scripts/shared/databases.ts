@@ -1,7 +1,9 @@
-import { basename } from "node:path";
+import { readdirSync } from "node:fs";
+import { basename, join } from "node:path";
 import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
 import { isDatabaseName } from "../../src/contract/database-names.ts";
+import { ROOT } from "./checkout.ts";
 import type { Cloudflare } from "./cloudflare.ts";
 
 const PAGE_SIZE = 100;
@@ -76,4 +78,9 @@ export function findDatabase<T extends { name: string; uuid: string }>(
   { id, name }: ConfiguredDatabase,
 ): T | undefined {
   return listed.find((each) => (id ? each.uuid === id : each.name === name));
+}
+
+/** The names of the migrations of this checkout. */
+export function migrationsHere(): string[] {
+  return readdirSync(join(ROOT, "migrations")).filter((name) => name.endsWith(".sql"));
 }

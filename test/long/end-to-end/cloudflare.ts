@@ -11,8 +11,8 @@ import { serve } from "../../node/support/server.ts";
 
 const ACCOUNT_ID = "0123456789abcdef0123456789abcdef";
 const TOKEN = "token-of-the-account";
-/** The bookmark of every database. */
-const BOOKMARK = "00000085-0000024c-00004c6d-8e61117bf38d7adb71b934ebbf891683";
+/** The present bookmark of every database. That of a time names the time. */
+const NOW = "00000085-0000024c-00004c6d-8e61117bf38d7adb71b934ebbf891683";
 
 interface Database {
   uuid: string;
@@ -250,14 +250,17 @@ function routesOf(account: Omit<Cloudflare, "url" | "env" | "close">): Route[] {
       },
     ],
     ["POST /d1/database/([^/]+)/query", ({ body }, name) => execute(databaseOf(name), body.sql)],
-    ["GET /d1/database/([^/]+)/time_travel/bookmark", () => ({ bookmark: BOOKMARK })],
+    [
+      "GET /d1/database/([^/]+)/time_travel/bookmark",
+      ({ query }) => ({ bookmark: query.has("timestamp") ? `at-${query.get("timestamp")}` : NOW }),
+    ],
     [
       "POST /d1/database/([^/]+)/time_travel/restore",
       async ({ query }, name) => {
         const bookmark = query.get("bookmark") ?? refuse(400, 7500, "no bookmark");
         const { restore = () => refuse(400, 7500, "no time travel") } = databaseOf(name);
         await restore(bookmark);
-        return { bookmark, previous_bookmark: BOOKMARK, message: "restored" };
+        return { bookmark, previous_bookmark: NOW, message: "restored" };
       },
     ],
 
