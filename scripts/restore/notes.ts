@@ -1,8 +1,9 @@
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import type { Placements } from "./placements.ts";
+import type { PlatformCall } from "./repeat.ts";
 import type { Tables } from "./tables.ts";
 
-/** The notes of a restore, in a file that only its user can read. They are what a run that continues cannot find out. */
+/** The notes of a restore, in a file that only its user can read. A run that continues does no step twice. */
 export interface Notes {
   /** The bookmark of the database before the restore, which undoes it. */
   bookmark: string;
@@ -10,6 +11,8 @@ export interface Notes {
   tables: Tables;
   /** Where workspaces live, as found when the database had gone back; null before. */
   placements: Placements | null;
+  /** The calls that are still to be repeated; null until the rows have been put back. */
+  calls: PlatformCall[] | null;
   finished: boolean;
 }
 

@@ -93,13 +93,18 @@ export async function restore(
     (await findPlacements(execute, options.database, tables, options.at.getTime()));
   notes = { ...notes, placements };
   writeNotes(file, notes);
-  await settlePlacements(execute, placements);
-  await putBack(restore, tables, placements);
-  await query(execute, options.database, MARK_KEYS_USED);
-  const compared = await compare(restore, tables, placements);
-  await repeat(callsToRepeat(compared, Date.now(), options.skip), openPlatform);
+  if (notes.calls === null) {
+    await settlePlacements(execute, placements);
+    await putBack(restore, tables, placements);
+    await query(execute, options.database, MARK_KEYS_USED);
+    const compared = await compare(restore, tables, placements);
+    notes = { ...notes, calls: callsToRepeat(compared, Date.now(), options.skip) };
+    writeNotes(file, notes);
+  }
+  const wanted = notes.calls?.filter(({ method }) => !options.skip.includes(method)) ?? [];
+  await repeat(wanted, openPlatform, (calls) => writeNotes(file, { ...notes, calls }));
   await setPaused(restore, false);
-  writeNotes(file, { ...notes, finished: true });
+  writeNotes(file, { ...notes, calls: [], finished: true });
   // Calls that had not ended at that time are lost, too.
   const reportedSince = new Date(options.at.getTime() - CLOCKS_DIFFER_MS).toISOString();
   print(
@@ -170,10 +175,9 @@ async function takeNotes({ options, execute, bookmark, time }: Restore): Promise
   await query(execute, database, markPresent(time));
   const now = await bookmark(database);
   const tables = await readTables(execute, database, at.getTime());
-  return { bookmark: now, tables, placements: null, finished: false };
+  return { bookmark: now, tables, placements: null, calls: null, finished: false };
 }
 
-/** Applies the migrations that the database lacks. Without any, wrangler, which takes seconds to start, is not run. */
 async function applyMigrations({ options, wrangler, execute }: Restore): Promise<void> {
   const applied = await query(execute, options.database, "SELECT name FROM d1_migrations");
   const names = new Set(applied.map(({ name }) => name));
@@ -215,28 +219,35 @@ async function putBack(restore: Restore, noted: Tables, placements: Placements):
   }
 }
 
-/** Makes calls, each of which may have been made before. @throws Error that names those that failed. */
+/**
+ * Makes the calls that are left.
+ *
+ * @param note is told the calls that are left, after each one that has succeeded.
+ * @throws Error that names the calls that failed.
+ */
 async function repeat(
   calls: PlatformCall[],
   openPlatform: () => Promise<PlatformClient>,
+  note: (left: PlatformCall[]) => void,
 ): Promise<void> {
   if (calls.length === 0) return;
   await using platform = await openPlatform();
-  const failed: string[] = [];
-  for (const call of calls) {
+  const left = new Map<PlatformCall, string>();
+  for (const [i, call] of calls.entries()) {
     const shown = `${call.method} ${JSON.stringify(call.input)}`;
     try {
       await make(platform, call);
       print(`Repeated ${shown}`);
     } catch (error) {
-      failed.push(`${shown}: ${(error as Error).message}`);
+      left.set(call, `${shown}: ${(error as Error).message}`);
     }
+    note([...left.keys(), ...calls.slice(i + 1)]);
   }
-  if (failed.length > 0)
+  if (left.size > 0)
     throw new Error(
       [
         "These calls failed; deliveries stay paused. Run the command again, or leave a method out with --skip:",
-        ...failed,
+        ...left.values(),
       ].join("\n  "),
     );
 }

@@ -12,8 +12,8 @@
  * 6. repeat calls of the Platform API whose effects are lost: revoke, disable, delete, erase;
  * 7. resume deliveries, and list what is left to do.
  *
- * If a step fails, the same command continues: the mark shows whether the database has gone back. All later steps can
- * be repeated.
+ * If a step fails, the same command continues. The file has the steps that are done, and the calls that are left. The
+ * mark shows whether the database has gone back.
  */
 import { fail } from "../shared/command.ts";
 import { openPlatform } from "../shared/platform-client.ts";
