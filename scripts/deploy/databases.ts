@@ -2,9 +2,11 @@ import { z } from "@hono/zod-openapi";
 import { open, parseEncryptionKeys } from "../../src/encryption/seal.ts";
 import { type Cloudflare, CloudflareError } from "../shared/cloudflare.ts";
 import {
+  APPLIED_MIGRATIONS,
   type ConfiguredDatabase,
   findDatabase,
   ListedDatabase,
+  lacksMigration,
   listDatabases,
 } from "../shared/databases.ts";
 import { print } from "../shared/terminal.ts";
@@ -78,13 +80,11 @@ export async function migrateDatabases(
   }
 }
 
-const MIGRATIONS = "SELECT name FROM d1_migrations";
-
 /** The name of a migration that code from before it cannot run on. */
 const ONE_WAY = /_forbids_rollback\.sql$/;
 
 /**
- * Finds the databases that lack a migration. The others need no call of wrangler, which takes seconds.
+ * Finds the databases that lack a migration.
  *
  * @param known the migrations that the code to be deployed has.
  * @throws Error if a database has one that this code cannot run on.
@@ -96,14 +96,13 @@ export async function findUnmigrated(
 ): Promise<FoundDatabase[]> {
   const lacking: FoundDatabase[] = [];
   for (const database of databases) {
-    const applied = await query(cloudflare, database, MIGRATIONS, Named);
+    const applied = await query(cloudflare, database, APPLIED_MIGRATIONS, Named);
     const barrier = applied.find(({ name }) => ONE_WAY.test(name) && !known.includes(name));
     if (barrier)
       throw new Error(
         `The database ${database.name} has the migration ${barrier.name}, which this version is too old for: nothing was deployed.`,
       );
-    const names = new Set(applied.map(({ name }) => name));
-    if (known.some((name) => !names.has(name))) lacking.push(database);
+    if (lacksMigration(applied, known)) lacking.push(database);
   }
   return lacking;
 }

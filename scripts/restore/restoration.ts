@@ -5,7 +5,13 @@ import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
 import { callUntilDone, isUntilDone } from "../platform/long-calls.ts";
 import { type Cloudflare, findCloudflare, NOT_LOGGED_IN } from "../shared/cloudflare.ts";
-import { databasesIn, migrationsHere, readConfig } from "../shared/databases.ts";
+import {
+  APPLIED_MIGRATIONS,
+  databasesIn,
+  lacksMigration,
+  migrationsHere,
+  readConfig,
+} from "../shared/databases.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
 import { findQueues } from "../shared/queues.ts";
 import { withoutSecrets } from "../shared/secrets.ts";
@@ -179,9 +185,8 @@ async function takeNotes({ options, execute, bookmark, time }: Restore): Promise
 }
 
 async function applyMigrations({ options, wrangler, execute }: Restore): Promise<void> {
-  const applied = await query(execute, options.database, "SELECT name FROM d1_migrations");
-  const names = new Set(applied.map(({ name }) => name));
-  if (migrationsHere().every((name) => names.has(name))) return;
+  const applied = await query(execute, options.database, APPLIED_MIGRATIONS);
+  if (!lacksMigration(applied, migrationsHere())) return;
   const args = ["d1", "migrations", "apply", options.database, "--remote"];
   const { ok, complaint } = await wrangler.ask(...args);
   if (!ok) throw new Error(`The migrations of ${options.database} failed:\n${complaint}`);

@@ -84,3 +84,17 @@ export function findDatabase<T extends { name: string; uuid: string }>(
 export function migrationsHere(): string[] {
   return readdirSync(join(ROOT, "migrations")).filter((name) => name.endsWith(".sql"));
 }
+
+/** The statement that reads which migrations a database has. */
+export const APPLIED_MIGRATIONS = "SELECT name FROM d1_migrations";
+
+/**
+ * Whether a database lacks a migration. If not, wrangler, which takes seconds to start, need not run.
+ *
+ * @param applied the rows that `APPLIED_MIGRATIONS` reads.
+ * @param known the names of all migrations.
+ */
+export function lacksMigration(applied: { name?: unknown }[], known: string[]): boolean {
+  const names = new Set(applied.map(({ name }) => name));
+  return known.some((name) => !names.has(name));
+}

@@ -1,11 +1,12 @@
 import { randomUUID } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import type { RequestListener } from "node:http";
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { testVersion } from "../../../scripts/deploy/smoke.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { migrationsHere } from "../../../scripts/shared/databases.ts";
 import { openPlatform } from "../../../scripts/shared/platform-client.ts";
 import { createDataKey } from "../../../src/encryption/personal-data.ts";
 import { serve } from "../../node/support/server.ts";
@@ -25,12 +26,11 @@ function addResources({ cloudflare }: Site, jurisdiction: string | null = "eu"):
   return cloudflare.addDatabase("public-api", jurisdiction).content;
 }
 
-/** Creates the tables of this checkout, as `wrangler d1 migrations apply` does. */
-function migrate(content: DatabaseSync): void {
-  const folder = join(ROOT, "migrations");
+/** Applies these migrations, all of the checkout by default, as `wrangler d1 migrations apply` does. */
+function migrate(content: DatabaseSync, names = migrationsHere()): void {
   content.exec("CREATE TABLE d1_migrations (id INTEGER PRIMARY KEY, name TEXT UNIQUE)");
-  for (const name of readdirSync(folder).filter((file) => file.endsWith(".sql"))) {
-    content.exec(readFileSync(join(folder, name), "utf8"));
+  for (const name of names) {
+    content.exec(readFileSync(join(ROOT, "migrations", name), "utf8"));
     content.prepare("INSERT INTO d1_migrations (name) VALUES (?)").run(name);
   }
 }
@@ -239,9 +239,10 @@ test("npm run deploy and the Platform API use the account that the configuration
   await expect(opening).rejects.toThrow(refused);
 });
 
-test("npm run deploy uses a database elsewhere that is closed, and several databases", async () => {
+test("npm run deploy uses a database elsewhere that is closed, and several databases, and migrates them", async () => {
   const { cloudflare, configure } = site();
-  migrate(cloudflare.addDatabase("public-api", null).content);
+  const names = migrationsHere();
+  migrate(cloudflare.addDatabase("public-api", null).content, names.slice(0, 1));
   for (const queue of QUEUES) cloudflare.addQueue(queue, "eu");
   configure('DATABASES_CLOSED = ""', 'DATABASES_CLOSED = "DB"');
   bindSecond(site());
@@ -252,8 +253,11 @@ test("npm run deploy uses a database elsewhere that is closed, and several datab
     ["public-api", null],
     ["public-api-2", "eu"],
   ]);
-  for (const { content } of cloudflare.databases)
+  for (const { content } of cloudflare.databases) {
     expect(content.prepare("SELECT count(*) AS rows FROM workspaces").get()).toEqual({ rows: 0 });
+    const applied = content.prepare("SELECT name FROM d1_migrations ORDER BY id").all();
+    expect(applied.map(({ name }) => name)).toEqual(names);
+  }
 });
 
 const HEADERS = {
