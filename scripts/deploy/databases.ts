@@ -6,11 +6,12 @@ import {
   type ConfiguredDatabase,
   findDatabase,
   ListedDatabase,
-  lacksMigration,
   listDatabases,
+  migrate,
+  migrationsHere,
+  runIn,
 } from "../shared/databases.ts";
 import { print } from "../shared/terminal.ts";
-import type { Wrangler } from "../shared/wrangler.ts";
 
 const Named = z.array(z.object({ name: z.string() }));
 
@@ -52,49 +53,46 @@ export async function findDatabases(
   return found;
 }
 
-/** Creates databases. Wrangler would create them without a jurisdiction. */
+/** Creates databases. Wrangler would create them without a jurisdiction. @returns them. */
 export async function makeDatabases(
   { call }: Cloudflare,
   databases: ConfiguredDatabase[],
   jurisdiction: string,
-): Promise<void> {
+): Promise<ListedDatabase[]> {
+  const made: ListedDatabase[] = [];
   for (const { name } of databases) {
     print(`Creating the database ${name}.`);
     const place = jurisdiction && { jurisdiction };
-    await call(ListedDatabase, "POST", "/d1/database", { name, ...place });
+    made.push(await call(ListedDatabase, "POST", "/d1/database", { name, ...place }));
   }
+  return made;
 }
 
-/** Applies the missing migrations to databases that lack some. @throws Error at the first that fails. */
+/** Applies the missing migrations to databases. @throws Error at the first that fails. */
 export async function migrateDatabases(
-  wrangler: Wrangler,
-  databases: ConfiguredDatabase[],
+  cloudflare: Cloudflare,
+  databases: ListedDatabase[],
 ): Promise<void> {
-  for (const { binding, name } of databases) {
-    print(`Migrating the database ${name}.`);
-    // Without prompts: a declined migration would look like an applied one.
-    const args = ["d1", "migrations", "apply", binding, "--remote"];
-    const code = await wrangler.show(args, { CI: "1" });
-    if (code !== 0)
-      throw new Error(`The database ${name} could not be migrated: nothing was deployed.`);
+  for (const database of databases) {
+    const { name } = database;
+    const announce = () => print(`Migrating the database ${name}.`);
+    await migrate(runIn(cloudflare, database), announce).catch((error: Error) => {
+      throw new Error(
+        `The database ${name} could not be migrated: nothing was deployed. ${error.message}`,
+      );
+    });
   }
 }
 
 /** The name of a migration that code from before it cannot run on. */
 const ONE_WAY = /_forbids_rollback\.sql$/;
 
-/**
- * Finds the databases that lack a migration.
- *
- * @param known the migrations that the code to be deployed has.
- * @throws Error if a database has one that this code cannot run on.
- */
-export async function findUnmigrated(
+/** @throws Error if a database has a migration that the code to be deployed cannot run on. */
+export async function expectNoBarrier(
   cloudflare: Cloudflare,
   databases: FoundDatabase[],
-  known: string[],
-): Promise<FoundDatabase[]> {
-  const lacking: FoundDatabase[] = [];
+): Promise<void> {
+  const known = migrationsHere();
   for (const database of databases) {
     const applied = await query(cloudflare, database, APPLIED_MIGRATIONS, Named);
     const barrier = applied.find(({ name }) => ONE_WAY.test(name) && !known.includes(name));
@@ -102,9 +100,7 @@ export async function findUnmigrated(
       throw new Error(
         `The database ${database.name} has the migration ${barrier.name}, which this version is too old for: nothing was deployed.`,
       );
-    if (lacksMigration(applied, known)) lacking.push(database);
   }
-  return lacking;
 }
 
 /** Counts, in the directory, the workspaces in each database other than `DB`. */

@@ -11,7 +11,7 @@ import {
   NOT_LOGGED_IN,
   orIfNoWorker,
 } from "../shared/cloudflare.ts";
-import { databasesIn, migrationsHere, readConfig } from "../shared/databases.ts";
+import { databasesIn, readConfig } from "../shared/databases.ts";
 import { type FoundQueue, findQueues } from "../shared/queues.ts";
 import {
   DEPLOYED_SECRETS,
@@ -26,11 +26,10 @@ import { openWrangler, parseJson, type Wrangler } from "../shared/wrangler.ts";
 import {
   expectAllThere,
   expectDirectory,
+  expectNoBarrier,
   expectReadable,
-  type FoundDatabase,
   type FoundDatabases,
   findDatabases,
-  findUnmigrated,
   makeDatabases,
   migrateDatabases,
 } from "./databases.ts";
@@ -72,8 +71,6 @@ const MARK = "CREATED_BY_NPM_RUN_DEPLOY";
 /** The configuration's resources that the account has, and those that it lacks. */
 interface Found {
   databases: FoundDatabases;
-  /** The existing databases that lack a migration. */
-  unmigrated: FoundDatabase[];
   queues: FoundQueue[];
   /** The secrets that neither the environment nor the Worker has. */
   secrets: SecretName[];
@@ -115,10 +112,10 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
     ...(!found.isMarked && { [MARK]: "true" }),
   };
   const jurisdiction = String(config.vars.JURISDICTION ?? "");
-  const { missing } = found.databases;
+  const { existing, missing } = found.databases;
   await makeQueues(cloudflare, found.queues, jurisdiction);
-  await makeDatabases(cloudflare, missing, jurisdiction);
-  await migrateDatabases(wrangler, [...found.unmigrated, ...missing]);
+  const made = await makeDatabases(cloudflare, missing, jurisdiction);
+  await migrateDatabases(cloudflare, [...existing, ...made]);
   /** @param command of wrangler's, which decides whether the version gets the traffic. */
   const uploadWith = async (...command: string[]) => {
     const uploaded = await upload(wrangler, command, secrets);
@@ -163,7 +160,7 @@ async function inspect(
   const closed = String(config.vars.DATABASES_CLOSED ?? "").split(",");
   expectPlaced(existing, queues, String(config.vars.JURISDICTION ?? ""), closed);
   const secrets = SECRET_NAMES.filter((name) => !given[name] && !there?.includes(name));
-  const unmigrated = await findUnmigrated(cloudflare, existing, migrationsHere());
+  await expectNoBarrier(cloudflare, existing);
   const directory = existing.find(({ binding }) => binding === "DB");
   if (directory) await expectAllThere(cloudflare, directory, all, missing);
   // A generated key decrypts nothing that is stored; those that the Worker has cannot be read, and stay.
@@ -171,7 +168,7 @@ async function inspect(
   const keys = isMade ? makeSecret("-") : given.ENCRYPTION_KEYS;
   if (keys !== undefined) await expectReadable(cloudflare, existing, keys, lostKeys);
   const former = there && (await findServing(cloudflare, config));
-  return { databases, unmigrated, queues, secrets, isMarked, former };
+  return { databases, queues, secrets, isMarked, former };
 }
 
 /** The version that has most of the traffic; null for none. */

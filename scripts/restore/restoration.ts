@@ -5,18 +5,12 @@ import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
 import { callUntilDone, isUntilDone } from "../platform/long-calls.ts";
 import { type Cloudflare, findCloudflare, NOT_LOGGED_IN } from "../shared/cloudflare.ts";
-import {
-  APPLIED_MIGRATIONS,
-  databasesIn,
-  lacksMigration,
-  migrationsHere,
-  readConfig,
-} from "../shared/databases.ts";
+import { databasesIn, readConfig } from "../shared/databases.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
 import { findQueues } from "../shared/queues.ts";
 import { withoutSecrets } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
-import { openWrangler, type Wrangler } from "../shared/wrangler.ts";
+import { openWrangler } from "../shared/wrangler.ts";
 import { type Notes, readNotes, writeNotes } from "./notes.ts";
 import { type Options, SETTINGS } from "./options.ts";
 import { findPlacements, type Placements, settlePlacements } from "./placements.ts";
@@ -39,7 +33,6 @@ const ACTOR = "npm run restore";
 /** The context of the steps of a restore. */
 interface Restore extends Databases {
   options: Options;
-  wrangler: Wrangler;
   cloudflare: Cloudflare;
   /** The restored time, in ISO 8601. */
   time: string;
@@ -64,12 +57,15 @@ export async function restore(
   if (!found) throw new Error(`wrangler.toml binds no database as ${options.database}`);
   const time = options.at.toISOString();
   const env = withoutSecrets(environment);
-  const wrangler = openWrangler(env, options.everyCall);
-  const cloudflare = await findCloudflare(wrangler, env, config.account_id);
+  const cloudflare = await findCloudflare(
+    openWrangler(env, options.everyCall),
+    env,
+    config.account_id,
+  );
   if (!cloudflare) throw new Error(`${NOT_LOGGED_IN}.`);
   const opened = await openDatabases(cloudflare, databases);
   const { execute } = opened;
-  const restore = { ...opened, options, wrangler, cloudflare, time, queues: queuesOf(config) };
+  const restore = { ...opened, options, cloudflare, time, queues: queuesOf(config) };
   const stamp = time.replaceAll(/[:.]/g, "-");
   const file = join(
     env.HOME ?? homedir(),
@@ -92,7 +88,7 @@ export async function restore(
     await opened.goBack(options.database, time);
     print(`Restored ${options.database} to ${time}.`);
   }
-  await applyMigrations(restore);
+  await opened.migrate(options.database);
   const { tables, bookmark } = notes;
   const placements =
     notes.placements ??
@@ -182,14 +178,6 @@ async function takeNotes({ options, execute, bookmark, time }: Restore): Promise
   const now = await bookmark(database);
   const tables = await readTables(execute, database, at.getTime());
   return { bookmark: now, tables, placements: null, calls: null, finished: false };
-}
-
-async function applyMigrations({ options, wrangler, execute }: Restore): Promise<void> {
-  const applied = await query(execute, options.database, APPLIED_MIGRATIONS);
-  if (!lacksMigration(applied, migrationsHere())) return;
-  const args = ["d1", "migrations", "apply", options.database, "--remote"];
-  const { ok, complaint } = await wrangler.ask(...args);
-  if (!ok) throw new Error(`The migrations of ${options.database} failed:\n${complaint}`);
 }
 
 async function setPaused({ cloudflare, queues }: Restore, isPaused: boolean): Promise<void> {

@@ -1,6 +1,12 @@
 import { z } from "@hono/zod-openapi";
 import type { Cloudflare } from "../shared/cloudflare.ts";
-import { type ConfiguredDatabase, findDatabase, listDatabases } from "../shared/databases.ts";
+import {
+  type ConfiguredDatabase,
+  findDatabase,
+  listDatabases,
+  migrate,
+  runIn,
+} from "../shared/databases.ts";
 
 /** A row of D1, by column. */
 export type Row = Record<string, string | number | null>;
@@ -45,6 +51,8 @@ export interface Databases {
   bookmark(database: string): Promise<string>;
   /** Takes a database back with Time Travel. @param time in ISO 8601. */
   goBack(database: string, time: string): Promise<void>;
+  /** Applies the migrations that a database lacks. */
+  migrate(database: string): Promise<void>;
 }
 
 /**
@@ -57,12 +65,13 @@ export async function openDatabases(
 ): Promise<Databases> {
   const { call } = cloudflare;
   const listed = await listDatabases(cloudflare);
-  const pathOf = (binding: string) => {
+  const databaseOf = (binding: string) => {
     const database = configured.find((each) => each.binding === binding);
     const found = database && findDatabase(listed, database);
     if (!found) throw new Error(`The account has no database for ${binding}.`);
-    return `/d1/database/${found.uuid}`;
+    return found;
   };
+  const pathOf = (binding: string) => `/d1/database/${databaseOf(binding).uuid}`;
   const findBookmark = async (binding: string, when = "") =>
     (await call(Bookmark, "GET", `${pathOf(binding)}/time_travel/bookmark${when}`)).bookmark;
   return {
@@ -80,6 +89,10 @@ export async function openDatabases(
       const path = `${pathOf(binding)}/time_travel/restore?bookmark=${bookmark}`;
       await call(z.unknown(), "POST", path, undefined, RESTORE_TIMEOUT_MS);
     },
+    migrate: (binding) =>
+      migrate(runIn(cloudflare, databaseOf(binding))).catch((error: Error) => {
+        throw new Error(`The migrations of ${binding} failed: ${error.message}`);
+      }),
   };
 }
 

@@ -1,4 +1,4 @@
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
@@ -7,6 +7,7 @@ import { ROOT } from "./checkout.ts";
 import type { Cloudflare } from "./cloudflare.ts";
 
 const PAGE_SIZE = 100;
+const MIGRATIONS = join(ROOT, "migrations");
 
 export const ListedDatabase = z.object({
   name: z.string(),
@@ -80,21 +81,58 @@ export function findDatabase<T extends { name: string; uuid: string }>(
   return listed.find((each) => (id ? each.uuid === id : each.name === name));
 }
 
-/** The names of the migrations of this checkout. */
+/** The names of the migrations of this checkout, in their order. */
 export function migrationsHere(): string[] {
-  return readdirSync(join(ROOT, "migrations")).filter((name) => name.endsWith(".sql"));
+  return readdirSync(MIGRATIONS)
+    .filter((name) => name.endsWith(".sql"))
+    .toSorted();
 }
 
-/** The statement that reads which migrations a database has. */
+/** Runs SQL in one transaction. @returns the rows of its last statement. */
+export type RunSql = (sql: string) => Promise<{ name?: unknown }[]>;
+
+const Executed = z.array(z.object({ results: z.array(z.record(z.string(), z.unknown())) }));
+
+/** How long a migration may take. */
+const MIGRATION_TIMEOUT_MS = 300_000;
+
+/** Opens a database of an account for SQL. */
+export function runIn({ call }: Cloudflare, { uuid }: Pick<ListedDatabase, "uuid">): RunSql {
+  return async (sql) => {
+    const path = `/d1/database/${uuid}/query`;
+    const executed = await call(Executed, "POST", path, { sql }, MIGRATION_TIMEOUT_MS);
+    return executed.at(-1)?.results ?? [];
+  };
+}
+
+/** Opens a local database for SQL. */
+export function runOn(db: D1Database): RunSql {
+  return async (sql) => {
+    const [last] = await db.batch<{ name?: unknown }>([db.prepare(sql)]);
+    return last?.results ?? [];
+  };
+}
+
+/** The statement that reads which migrations a database has, from the table of `wrangler d1 migrations`. */
 export const APPLIED_MIGRATIONS = "SELECT name FROM d1_migrations";
 
+/** Creates that table. */
+const MIGRATIONS_TABLE =
+  "CREATE TABLE IF NOT EXISTS d1_migrations (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE, applied_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP NOT NULL)";
+
 /**
- * Whether a database lacks a migration. If not, wrangler, which takes seconds to start, need not run.
+ * Applies the migrations of this checkout that a database lacks, as `wrangler d1 migrations apply` does: each one and its
+ * entry in one transaction. Wrangler takes seconds to start.
  *
- * @param applied the rows that `APPLIED_MIGRATIONS` reads.
- * @param known the names of all migrations.
+ * @param onMissing is called before the first of them, if there are any.
  */
-export function lacksMigration(applied: { name?: unknown }[], known: string[]): boolean {
-  const names = new Set(applied.map(({ name }) => name));
-  return known.some((name) => !names.has(name));
+export async function migrate(run: RunSql, onMissing = () => {}): Promise<void> {
+  await run(MIGRATIONS_TABLE);
+  const applied = new Set((await run(APPLIED_MIGRATIONS)).map(({ name }) => name));
+  const missing = migrationsHere().filter((name) => !applied.has(name));
+  if (missing.length > 0) onMissing();
+  for (const name of missing) {
+    const statements = readFileSync(join(MIGRATIONS, name), "utf8");
+    await run(`${statements}\nINSERT INTO d1_migrations (name) VALUES ('${name}');`);
+  }
 }

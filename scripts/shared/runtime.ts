@@ -1,11 +1,12 @@
 import { spawnSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import type { RequestListener } from "node:http";
 import { join } from "node:path";
 import type { V4WorkerOptions } from "miniflare";
 import { isDatabaseName } from "../../src/contract/database-names.ts";
 import type { Platform } from "../../src/platform/entrypoint.ts";
 import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
+import { migrate, runOn } from "./databases.ts";
 import { TEST_VARS } from "./test-settings.ts";
 import { openWorkerdOutput } from "./workerd-output.ts";
 
@@ -148,7 +149,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
   await Promise.all(
     Object.keys(bindings)
       .filter(isDatabaseName)
-      .map((name) => applyMigrations(bindings[name] as D1Database)),
+      .map((name) => migrate(runOn(bindings[name] as D1Database))),
   );
   return {
     url,
@@ -171,24 +172,4 @@ function numbered(count: number) {
     { binding: "DB", database_name: "public-api" },
     ...others.map((i) => ({ binding: `DB_${i}`, database_name: `public-api-${i}` })),
   ];
-}
-
-/** Migrates a database, and records how far in wrangler's own table. */
-async function applyMigrations(db: D1Database): Promise<void> {
-  const folder = join(ROOT, "migrations");
-  await db.exec(
-    "CREATE TABLE IF NOT EXISTS d1_migrations (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE, applied_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP NOT NULL)",
-  );
-  const { results } = await db.prepare("SELECT name FROM d1_migrations").all<{ name: string }>();
-  const applied = new Set(results.map(({ name }) => name));
-  for (const name of readdirSync(folder)
-    .filter((file) => file.endsWith(".sql"))
-    .sort()) {
-    if (applied.has(name)) continue;
-    await db.batch([
-      // All its statements in one, because each takes Miniflare a message to another thread.
-      db.prepare(readFileSync(join(folder, name), "utf8")),
-      db.prepare("INSERT INTO d1_migrations (name) VALUES (?)").bind(name),
-    ]);
-  }
 }

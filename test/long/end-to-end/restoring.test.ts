@@ -218,7 +218,9 @@ test("npm run restore brings records back, and repeats later decisions of people
   cloudflare.outage = null;
   const createdLater = await createKey({ workspaceId });
   await PLATFORM.revokeApiKey({ keyId: leaked.keyId });
-  expect((await goBack("--yes")).stderr).toContain("The migrations of DB failed:");
+  expect((await goBack("--yes")).stderr).toContain(
+    "The migrations of DB failed: Cloudflare rejects POST",
+  );
   expect(deployment.wentTo).toBe(`at-${time}`);
   expect(isPaused()).toEqual([true, true, false]);
   await decide().DB.exec("UPDATE d1_migrations SET name = '0001_triggers.sql' WHERE id = 2");
