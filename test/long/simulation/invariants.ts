@@ -286,9 +286,12 @@ export function checkDisabled(store: Store, sent: readonly Sent[]): void {
       ({ subscriptionId, byHand }) => subscriptionId === id && byHand === null,
     );
     const last = own.findLast((one) => isAccepted(one) && (one.endedAt ?? 0) < at - slackMs);
+    // Attempts overlap: one that has failed after the success may have started before it.
     const failed = own.filter(
       (one) =>
-        !isAccepted(one) && one.startedAt >= (last?.endedAt ?? 0) && one.startedAt < at + slackMs,
+        !isAccepted(one) &&
+        (one.endedAt ?? one.startedAt) >= (last?.endedAt ?? 0) &&
+        one.startedAt < at + slackMs,
     );
     const lastedMs = at - (failed[0]?.startedAt ?? at);
     const events = new Set(failed.map(({ eventId }) => eventId)).size;
