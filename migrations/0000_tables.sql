@@ -74,7 +74,7 @@ CREATE TABLE `deliveries` (
 	`type` text NOT NULL,
 	`state` text NOT NULL,
 	`priority` integer DEFAULT 1 NOT NULL,
-	`attempts` integer DEFAULT 0 NOT NULL,
+	`steps_used` integer DEFAULT 0 NOT NULL,
 	`due_at` integer NOT NULL,
 	`first_at` integer,
 	`pending_since_epoch` integer DEFAULT 0 NOT NULL,
@@ -211,7 +211,7 @@ CREATE TABLE `subscriptions` (
 	`leased_until` integer DEFAULT 0 NOT NULL,
 	`cancel_epoch` integer DEFAULT 0 NOT NULL,
 	`cancelled_before` text DEFAULT '{}' NOT NULL,
-	`cancelling` integer DEFAULT false NOT NULL,
+	`has_to_end` integer DEFAULT false NOT NULL,
 	`last_attempt` text,
 	`next_message_at` integer DEFAULT 0 NOT NULL,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action

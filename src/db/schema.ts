@@ -275,7 +275,8 @@ export const subscriptions = sqliteTable(
       .notNull()
       .default(false),
     /**
-     * When it first exceeded `PENDING_MAX`; null if it has not. A settlement whose last attempt succeeded clears it.
+     * When it was first found to have more than `PENDING_MAX` pending deliveries, an overflow; null if it was not. A
+     * settlement whose last attempt succeeded clears it.
      */
     pendingExhaustedAt: integer("pending_exhausted_at"),
     /** The last e-mail of each kind that administrators were sent. A recovery removes the failure. */
@@ -308,7 +309,7 @@ export const subscriptions = sqliteTable(
      * Whether deliveries are to be ended without a request: rows of cancelled ones may still say `pending`, or more than
      * `PENDING_MAX` are pending. See delivery/ending.ts.
      */
-    cancelling: integer({ mode: "boolean" }).notNull().default(false),
+    hasToEnd: integer("has_to_end", { mode: "boolean" }).notNull().default(false),
     /** Its last attempt. */
     lastAttempt: text("last_attempt", { mode: "json" }).$type<LastAttempt>(),
     /** When its next delayed wake-up message arrives; past if none is underway. See delivery/wake.ts. */
@@ -449,7 +450,7 @@ export const deliveries = sqliteTable(
     state: text().$type<DeliveryState>().notNull(),
     priority: integer().$type<Priority>().notNull().default(PRIORITY.untried),
     /** Steps of its retry schedule that are used up. */
-    attempts: integer().notNull().default(0),
+    stepsUsed: integer("steps_used").notNull().default(0),
     /** When a pending delivery is due; of a settled one, when it was last due. */
     dueAt: integer("due_at").notNull(),
     /** When its first attempt on this schedule started; null if it was not tried since it was recorded, resent or replayed. */

@@ -24,7 +24,7 @@ import type { WakeUp } from "./wake.ts";
  * A subscription may have any number of them. A call that ends the subscription, or removes an event type from it,
  * therefore updates only the subscription's row. It increments the fencing counter `cancelEpoch`, and stores in
  * `cancelledBefore` that deliveries of earlier epochs are cancelled. From then on, they are shown as cancelled
- * (`isCancelledLazily`) and not claimed. The call sets `cancelling`, and so does the scheduled job if more than
+ * (`isCancelledLazily`) and not claimed. The call sets `hasToEnd`, and so does the scheduled job if more than
  * `PENDING_MAX` are pending. The dispatch that leases the subscription next ends the rows, in bounded pieces
  * (`endDeliveries`). The lease keeps everybody else from sending them at that moment.
  */
@@ -35,7 +35,7 @@ const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${
 /**
  * Returns the values that cancel a subscription's pending deliveries of these event types. They stay cancelled if
  * the subscription becomes active again, or lists the type again. The caller sends a wake-up message if the updated
- * row has `cancelling` set.
+ * row has `hasToEnd` set.
  */
 export function cancelPending(types: readonly WebhookEvent[] = WebhookEvent.options) {
   const epoch = sql`${subscriptions.cancelEpoch} + 1`;
@@ -44,7 +44,7 @@ export function cancelPending(types: readonly WebhookEvent[] = WebhookEvent.opti
   return {
     cancelEpoch: epoch,
     cancelledBefore: sql`json_patch(${subscriptions.cancelledBefore}, json_object(${sql.join(entries, sql`, `)}))`,
-    cancelling: sql`(${subscriptions.cancelling} OR EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_PENDING} AND ${isOfTypes}))`,
+    hasToEnd: sql`(${subscriptions.hasToEnd} OR EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_PENDING} AND ${isOfTypes}))`,
   };
 }
 
@@ -62,16 +62,16 @@ export function endSubscriptions(
     .update(subscriptions)
     .set({ ...changed, ...cancelPending() })
     .where(and(which, isNull(subscriptions.deletedAt)))
-    .returning({ subscriptionId: subscriptions.id, cancelling: subscriptions.cancelling });
+    .returning({ subscriptionId: subscriptions.id, hasToEnd: subscriptions.hasToEnd });
   return readAs(ended, (rows) => ({ count: rows.length, wakeUps: wakeUpsToCancel(rows) }));
 }
 
 /** Returns wake-up messages for the subscriptions that have deliveries to mark as cancelled. */
 export function wakeUpsToCancel(
-  rows: readonly { subscriptionId: string; cancelling: boolean }[],
+  rows: readonly { subscriptionId: string; hasToEnd: boolean }[],
 ): WakeUp[] {
   return rows
-    .filter(({ cancelling }) => cancelling)
+    .filter(({ hasToEnd }) => hasToEnd)
     .map(({ subscriptionId }) => ({ subscriptionId, queue: "slow" }));
 }
 
@@ -79,7 +79,7 @@ const NOW = sql`${sql.placeholder("now")}`;
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 /** SQL condition: the subscription that this dispatch leases, whose deliveries are to be ended. */
 const IS_ENDING = sql`${subscriptions.id} = ${sql.placeholder("subscriptionId")}
-  AND ${subscriptions.leasedBy} = ${sql.placeholder("holder")} AND ${subscriptions.cancelling} AND ${IS_WRITABLE}`;
+  AND ${subscriptions.leasedBy} = ${sql.placeholder("holder")} AND ${subscriptions.hasToEnd} AND ${IS_WRITABLE}`;
 const IS_CANCELLED = sql`${IS_PENDING} AND ${isCancelledLazily()}`;
 /**
  * The pending deliveries that count for `PENDING_MAX`. Those that a replay sends again do not count, because they say
@@ -128,7 +128,7 @@ const exhaustOldest = prepared(
 const finishEnding = prepared(
   qb
     .update(subscriptions)
-    .set({ cancelling: false })
+    .set({ hasToEnd: false })
     .where(
       sql`${IS_ENDING} AND NOT EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_CANCELLED})
         AND NOT EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_COUNTED} LIMIT 1 OFFSET ${PENDING_MAX})`,
@@ -138,7 +138,7 @@ const finishEnding = prepared(
 
 /**
  * Ends up to `CLEANUP_MAX` deliveries of a subscription that this dispatch leases: first those that are cancelled, then
- * the oldest ones beyond `PENDING_MAX`. Clears `cancelling` if none was left. Reads whether more are left, and how many
+ * the oldest ones beyond `PENDING_MAX`. Clears `hasToEnd` if none was left. Reads whether more are left, and how many
  * were exhausted.
  *
  * @param now Unix milliseconds.
@@ -184,7 +184,7 @@ export function noteOverflow(subscriptionId: string, now: number): Part {
   return qb
     .update(subscriptions)
     .set({
-      cancelling: true,
+      hasToEnd: true,
       pendingExhaustedAt: sql`coalesce(${subscriptions.pendingExhaustedAt}, ${now})`,
     })
     .where(and(eq(subscriptions.id, subscriptionId), IS_WRITABLE));

@@ -4,10 +4,10 @@
  *
  * There are two clocks, because a rejection is about one delivery, whereas an outage is about the endpoint:
  *
- * - A delivery has a retry schedule, which a rejection moves (`clockAfterFailure`).
+ * - A delivery has a retry schedule, which a rejection moves (`afterFailure`).
  * - An event type of a subscription has a circuit, which is closed, or open until a time. While it is open, its deliveries
  *   wait, and one request at a time probes the endpoint, whenever that time has come. A failed probe sets a later time, and
- *   a success closes the circuit (`circuitAfterFailure`). No failure moves a delivery's clock in the meantime. So
+ *   a success closes the circuit (`circuitAfterFailure`). No failure moves a retry schedule in the meantime. So
  *   everything is due by itself when the circuit closes.
  *
  * Adaptive concurrency (AIMD) belongs to the whole subscription (`loadAfter`).
@@ -78,7 +78,7 @@ export interface PendingDelivery {
   type: WebhookEvent;
   priority: Priority;
   /** Steps of its retry schedule that are used up. */
-  attempts: number;
+  stepsUsed: number;
   /** All attempts so far, which tell whether the next one has been recorded. */
   attemptsMade: number;
   /** When its first attempt on this schedule started; null if there was none. */
@@ -100,13 +100,13 @@ export interface Attempt {
 }
 
 /** A delivery after an attempt. */
-export interface Rescheduled {
+export interface DeliveryAfter {
   state: "delivered" | "pending" | "exhausted";
-  attempts: number;
+  stepsUsed: number;
   priority: Priority;
   firstAt: number | null;
-  /** When it is due again; null if it is not pending any more. */
-  dueAt: number | null;
+  /** When it is due; if it is not pending any more, when it last was. */
+  dueAt: number;
   /** When it was delivered or exhausted; null if it is pending. */
   settledAt: number | null;
 }
@@ -114,11 +114,9 @@ export interface Rescheduled {
 /** The consequences of an attempt. */
 export interface Decision {
   state: SendingState;
-  delivery: Rescheduled;
-  /** Events that are due at once, because the circuit has closed. */
+  delivery: DeliveryAfter;
+  /** Events that are due at once: after a success, those that were rejected since the last one. */
   dueNow: readonly string[];
-  /** Whether the subscription has failed for so long that it must be disabled (`mustDisable`). */
-  disable: boolean;
 }
 
 /** Whether requests of this event type are probes, one at a time. */
@@ -134,20 +132,19 @@ export function isOpen(state: Pick<SendingState, "circuits">, type: WebhookEvent
 export function afterAttempt(state: SendingState, attempt: Attempt, random: number): Decision {
   const { delivery, result, startedAt, endedAt, startedClosed } = attempt;
   const { type, priority } = delivery;
-  const isByHand = priority === PRIORITY.resend || priority === PRIORITY.replay;
   if (result.kind === "not_attempted") {
-    // The circuit also holds a resend, which would otherwise be tried again at once.
-    const held = { ...delivery, priority: isByHand ? PRIORITY.untried : priority };
+    // No circuit holds a resend, which would be tried again at once.
+    const held = priority === PRIORITY.resend ? PRIORITY.untried : priority;
+    const { stepsUsed, firstAt, dueAt } = delivery;
     return {
       state: withCircuit(state, type, circuitAfterNoAttempt(state.circuits[type], endedAt)),
-      delivery: { ...held, state: "pending", settledAt: null },
+      delivery: { state: "pending", stepsUsed, priority: held, firstAt, dueAt, settledAt: null },
       dueNow: [],
-      disable: false,
     };
   }
   if (result.kind === "unreadable") {
     // It says nothing about the endpoint.
-    return { state, delivery: nextStep(attempt, random), dueNow: [], disable: false };
+    return { state, delivery: nextStep(attempt, random), dueNow: [] };
   }
   const loaded = { ...state, ...loadAfter(state, result, endedAt - startedAt) };
   if (succeeded(result)) {
@@ -161,18 +158,16 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
         failingSince: null,
         failures: 0,
       },
-      delivery: settled(attempt, "delivered", delivery.attempts + 1),
+      delivery: settled(attempt, "delivered"),
       dueNow: (closes && closed?.rejected) || [],
-      disable: false,
     };
   }
-  // A person may resend to an endpoint that is known to fail.
-  if (isByHand)
+  // A person may send to an endpoint that is known to fail.
+  if (priority === PRIORITY.resend || priority === PRIORITY.replay)
     return {
       state: loaded,
-      delivery: clockAfterFailure(isOpen(state, type), attempt, result, random),
+      delivery: afterFailure(isOpen(state, type), attempt, random),
       dueNow: [],
-      disable: false,
     };
   const circuit = circuitAfterFailure(state.circuits[type], attempt, result);
   const failed: SendingState = {
@@ -182,9 +177,8 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
   };
   return {
     state: failed,
-    delivery: clockAfterFailure(circuit.openUntil > 0, attempt, result, random),
+    delivery: afterFailure(circuit.openUntil > 0, attempt, random),
     dueNow: [],
-    disable: mustDisable(failed, endedAt),
   };
 }
 
@@ -240,9 +234,9 @@ function circuitAfterFailure(
   if (wasOpen && startedClosed)
     return { rejected, failures, ...last, openUntil: Math.max(openUntil, askedUntil) };
   const isOutage = failureOf(outcome) !== "rejected";
-  const isFirst = delivery.firstAt === null && !wasOpen && !isOutage;
-  const listed = isFirst ? [...rejected, delivery.eventId] : rejected;
-  if (!wasOpen && !isOutage && listed.length < CIRCUIT_OPENS_AFTER_EVENTS)
+  const mayOpen = !wasOpen && !isOutage;
+  const listed = mayOpen && delivery.firstAt === null ? [...rejected, delivery.eventId] : rejected;
+  if (mayOpen && listed.length < CIRCUIT_OPENS_AFTER_EVENTS)
     return { rejected: listed, failures, ...last, openUntil: 0 };
   const steps = isOutage ? CIRCUIT_OUTAGE_SECONDS : CIRCUIT_REJECTED_SECONDS;
   const seconds = steps[Math.min(failures, steps.length - 1)] as number;
@@ -255,7 +249,7 @@ function circuitAfterFailure(
 }
 
 function circuitAfterNoAttempt(before: Circuit | undefined, endedAt: number): Circuit {
-  const circuit = before ?? { ...CLOSED, rejected: [], since: endedAt };
+  const circuit = before ?? { ...CLOSED, since: endedAt };
   const openUntil = Math.max(circuit.openUntil, endedAt + NOT_ATTEMPTED_OPEN_MS);
   return { ...circuit, openUntil };
 }
@@ -267,44 +261,35 @@ function requestedWaitSeconds(outcome: Outcome): number {
 }
 
 /**
- * Returns a delivery after a failed attempt. Only a rejection at a closed circuit moves its retry schedule. After any
- * other failure, it stays due, behind those that were not tried yet, because the circuit holds it.
- *
- * @param isHeld whether the circuit is open now.
+ * Returns a delivery after a failed attempt. If the circuit is open now, it stays due, behind those that were not tried
+ * yet, because the circuit holds it. Otherwise, its retry schedule moves.
  */
-function clockAfterFailure(
-  isHeld: boolean,
-  attempt: Attempt,
-  outcome: Outcome,
-  random: number,
-): Rescheduled {
+function afterFailure(isHeld: boolean, attempt: Attempt, random: number): DeliveryAfter {
   const { delivery, endedAt } = attempt;
-  if (!isHeld && failureOf(outcome) === "rejected") return nextStep(attempt, random);
-  if (isTriedForTooLong(attempt)) return settled(attempt, "exhausted", delivery.attempts);
-  return pendingUntil(attempt, endedAt, delivery.attempts);
+  if (!isHeld) return nextStep(attempt, random);
+  if (isTriedForTooLong(attempt)) return settled(attempt, "exhausted");
+  return pendingUntil(attempt, endedAt, delivery.stepsUsed);
 }
 
 /** Returns a delivery at the next step of its retry schedule. */
-function nextStep(attempt: Attempt, random: number): Rescheduled {
+function nextStep(attempt: Attempt, random: number): DeliveryAfter {
   const { delivery, endedAt } = attempt;
-  const attempts = delivery.attempts + 1;
-  const seconds = RETRY_WAITS_SECONDS[attempts - 1];
-  if (seconds === undefined || isTriedForTooLong(attempt))
-    return settled(attempt, "exhausted", attempts);
+  const seconds = RETRY_WAITS_SECONDS[delivery.stepsUsed];
+  if (seconds === undefined || isTriedForTooLong(attempt)) return settled(attempt, "exhausted");
   // Jitter only lengthens a delay, so that the schedule outlasts the time after which a subscription is disabled.
   const waitMs = Math.round(seconds * 1000 * (1 + RETRY_JITTER * random));
-  return pendingUntil(attempt, endedAt + waitMs, attempts);
+  return pendingUntil(attempt, endedAt + waitMs, delivery.stepsUsed + 1);
 }
 
 function isTriedForTooLong({ delivery, endedAt }: Attempt): boolean {
   return delivery.firstAt !== null && endedAt - delivery.firstAt >= TRIED_FOR_MAX_MS;
 }
 
-function pendingUntil({ delivery, startedAt }: Attempt, dueAt: number, attempts: number) {
+function pendingUntil({ delivery, startedAt }: Attempt, dueAt: number, stepsUsed: number) {
   const firstAt = delivery.firstAt ?? startedAt;
   return {
     state: "pending",
-    attempts,
+    stepsUsed,
     priority: PRIORITY.retry,
     firstAt,
     dueAt,
@@ -315,17 +300,10 @@ function pendingUntil({ delivery, startedAt }: Attempt, dueAt: number, attempts:
 function settled(
   { delivery, startedAt, endedAt }: Attempt,
   state: "delivered" | "exhausted",
-  attempts: number,
-): Rescheduled {
+): DeliveryAfter {
+  const { stepsUsed, priority, dueAt } = delivery;
   const firstAt = delivery.firstAt ?? startedAt;
-  return {
-    state,
-    attempts,
-    priority: delivery.priority,
-    firstAt,
-    dueAt: null,
-    settledAt: endedAt,
-  };
+  return { state, stepsUsed, priority, firstAt, dueAt, settledAt: endedAt };
 }
 
 /**
@@ -350,7 +328,7 @@ export function chooseProbe<D extends Pick<PendingDelivery, "priority">>(
 /**
  * Whether a subscription has failed for so long that it must be disabled: nothing has succeeded for three days, and ten
  * attempts have failed. They must be at two events or more, so that no single event disables it. The transaction that
- * disables it checks that (`disable` in dispatch/claims.ts).
+ * disables it checks that (`TWO_EVENTS_FAILED` in dispatch/claims.ts).
  *
  * @param endedAt the end of its last attempt, in Unix milliseconds.
  */

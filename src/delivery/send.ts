@@ -70,8 +70,8 @@ export function createSender(env: Env, isTest = false) {
       const signed = sign(row.eventId, body, signer, now);
       // A rejection is handled when the delivery is sent.
       signed.catch(() => {});
-      const { eventId, type, priority, attempts, attemptsMade, firstAt, dueAt } = row;
-      return { eventId, type, priority, attempts, attemptsMade, firstAt, dueAt, signed };
+      const { eventId, type, priority, stepsUsed, attemptsMade, firstAt, dueAt } = row;
+      return { eventId, type, priority, stepsUsed, attemptsMade, firstAt, dueAt, signed };
     });
   }
 

@@ -43,7 +43,7 @@ export interface WakeUpFacts {
   subscriptionId: string;
   slow: boolean;
   /** Whether deliveries are to be ended without a request. */
-  cancelling: boolean;
+  hasToEnd: boolean;
   maySend: boolean;
   /** Whether another dispatch leases it. */
   leasedElsewhere: boolean;
@@ -61,7 +61,7 @@ export function nextWakeUp(facts: WakeUpFacts, now: number): WakeUp | null {
   // That dispatch looks for more before it releases the lease. If it has died, the scheduled job wakes the subscription.
   if (facts.leasedElsewhere) return null;
   const wakeUp = { subscriptionId, queue: queueOf(facts) };
-  if (facts.cancelling) return wakeUp;
+  if (facts.hasToEnd) return wakeUp;
   if (nextSendAt === null || !facts.maySend) return null;
   if (nextSendAt <= now) return wakeUp;
   const arrivesInTime = nextMessageAt > now + ARRIVED_MS && nextMessageAt <= nextSendAt;
@@ -91,7 +91,7 @@ export async function noteMessage(db: Database, { subscriptionId, wakeAt }: Wake
  */
 export function selectWakeUps(workspaceId: string, now: number): Statements<WakeUp[]> {
   return readAs(freeSubscriptions({ workspaceId, now }), (rows) => {
-    const free = { cancelling: false, maySend: true, leasedElsewhere: false };
+    const free = { hasToEnd: false, maySend: true, leasedElsewhere: false };
     const next = rows.map((row) => nextWakeUp({ ...row, ...free }, now));
     const wakeUps = next.filter((wakeUp) => wakeUp !== null);
     return wakeUps.map(({ subscriptionId, queue }) => ({ subscriptionId, queue }));
@@ -140,7 +140,7 @@ const late = prepared(
   FROM with_pending JOIN ${subscriptions} ON ${subscriptions.id} = with_pending.id
   WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("asOf")} AND ${isWritable(subscriptions.workspaceId)}
     AND (${sql.placeholder("isSweep")} OR coalesce(${subscriptions.lastAttempt}->>'at', 0) <= ${sql.placeholder("asOf")})
-    AND (${subscriptions.cancelling} AND ${sql.placeholder("isSweep")}
+    AND (${subscriptions.hasToEnd} AND ${sql.placeholder("isSweep")}
       OR ${nextSendAt()} <= ${sql.placeholder("asOf")} - ${SWEEP_GRACE_MS})
   LIMIT ${SWEEP_MAX}`),
 );

@@ -3,16 +3,7 @@ import type { WebhookEvent } from "../contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { commaList, fromJson, mapColumns, qb } from "../db/builder.ts";
-import {
-  combine,
-  commit,
-  type Database,
-  prepared,
-  readAs,
-  retryTransient,
-  type Statements,
-  withoutRetries,
-} from "../db/client.ts";
+import { combine, commit, type Database, prepared, readAs, type Statements } from "../db/client.ts";
 import {
   attempts as attemptsTable,
   deliveries,
@@ -28,9 +19,9 @@ import { addCounts, countAttempts, insertAttempts } from "../delivery/attempts.t
 import { isInLine, LINES, nextSendAt, openUntil, RESEND } from "../delivery/due.ts";
 import { cancelPending } from "../delivery/ending.ts";
 import {
+  type DeliveryAfter,
   type PendingDelivery,
   type QueueName,
-  type Rescheduled,
   type SendingState,
   STATE_COLUMNS,
 } from "../delivery/policy.ts";
@@ -94,7 +85,7 @@ interface ClaimedDelivery extends DueDelivery {
 export type Claim = { subscription: ClaimedSubscription; due: ClaimedDelivery[] } | null;
 
 /** The outcome of a request, to be recorded. Times are Unix milliseconds. */
-export interface Settled extends Rescheduled {
+export interface OutcomeToRecord extends DeliveryAfter {
   eventId: string;
   type: WebhookEvent;
   /** The delivery as it was claimed. If it was rescheduled since then, it stays pending. */
@@ -112,11 +103,11 @@ export interface Settled extends Rescheduled {
 export interface Settlement {
   /** The subscription as it was claimed. */
   claimed: ClaimedSubscription;
-  outcomes: Settled[];
+  outcomes: OutcomeToRecord[];
   /** Whether a replay counts any of the outcomes. */
   isReplayed: boolean;
   state: SendingState;
-  /** Events that are due at once, because their circuit has closed. */
+  /** Events that are due at once, because another event of their type succeeded. */
   dueNow: readonly string[];
   /** Whether to disable the subscription, because it has failed for too long. */
   disable: boolean;
@@ -131,9 +122,9 @@ export function claim(db: Database, claimant: Claimant, now: number): Promise<Cl
 
 /**
  * Records the outcomes of a claim. Then claims again, or releases the lease if nothing may be sent or `mayClaim` is
- * false. After a transient error, it is made again, because the first try may have been committed or not.
+ * false. It is safe to repeat, as after an error that leaves open whether it was committed.
  */
-export function settle(
+export async function settle(
   db: Database,
   claimant: Claimant,
   settlement: Settlement,
@@ -168,7 +159,7 @@ export function settle(
     disabled: disable ? disableDead(values) : undefined,
     next: selectClaim(values, mayClaim),
   });
-  return retryTransient(async () => (await commit(withoutRetries(db), transaction)).next);
+  return (await commit(db, transaction)).next;
 }
 
 /** The values of the placeholders that both transactions have. */
@@ -188,7 +179,7 @@ const NOW = sql`${sql.placeholder("now")}`;
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 /** Outcomes are still recorded, and leases released, while the workspace drains, because the move waits for them. */
 const IS_UNLOCKED = isUnlocked(subscriptions.workspaceId);
-const IS_LEASED_BY_US = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}`;
+const WE_LEASED_LAST = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}`;
 const IS_FREE_OR_OURS = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
 
 const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS change`;
@@ -200,7 +191,7 @@ const changeField = fromJson("change");
  */
 const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
   AND ${deliveries.state} = 'pending' AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'
-  AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${IS_LEASED_BY_US})`;
+  AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${WE_LEASED_LAST})`;
 
 /**
  * The delivery was resent or replayed since it was claimed, or has failed at a URL that the subscription does not have any
@@ -227,7 +218,7 @@ const addAttemptCounts = prepared(
   addCounts(sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED})`),
 );
 
-/** A failed delivery of a replay counts as failed, until a retry succeeds. */
+/** A delivery of a replay counts as failed from its first failure on, until a retry succeeds. */
 const countReplayed = prepared(
   qb
     .update(replays)
@@ -251,7 +242,7 @@ const countReplayed = prepared(
 );
 
 /** SQL expression: the value of a column after an outcome, unless the delivery was overtaken. */
-const unlessOvertaken = (column: keyof Rescheduled) =>
+const unlessOvertaken = (column: keyof DeliveryAfter) =>
   sql`iif(${IS_OVERTAKEN}, ${deliveries[column]}, change.value->>${sql.raw(`'${column}'`)})`;
 
 const changeDeliveries = prepared(
@@ -260,10 +251,10 @@ const changeDeliveries = prepared(
     .set({
       state: unlessOvertaken("state"),
       priority: unlessOvertaken("priority"),
-      attempts: unlessOvertaken("attempts"),
+      stepsUsed: unlessOvertaken("stepsUsed"),
       firstAt: unlessOvertaken("firstAt"),
       settledAt: unlessOvertaken("settledAt"),
-      dueAt: sql`coalesce(${unlessOvertaken("dueAt")}, ${deliveries.dueAt})`,
+      dueAt: unlessOvertaken("dueAt"),
       deliveredEarlier: sql`(${deliveries.deliveredEarlier} OR ${IS_OVERTAKEN} AND change.value->>'state' = 'delivered')`,
       attemptsMade: sql`${deliveries.attemptsMade} + (change.value->>'outcome' IS NOT NULL)`,
       lastOutcome: sql`coalesce(change.value->>'outcome', ${deliveries.lastOutcome})`,
@@ -283,7 +274,7 @@ const bringForward = prepared(
       sql`${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")}
         AND ${deliveries.eventId} IN (SELECT value FROM json_each(${sql.placeholder("dueNow")}))
         AND ${deliveries.state} = 'pending' AND ${deliveries.priority} = ${PRIORITY.retry}
-        AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${IS_LEASED_BY_US})`,
+        AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${WE_LEASED_LAST})`,
     ),
 );
 
@@ -313,7 +304,7 @@ const release = prepared(
       leasedUntil: 0,
     })
     .from(CHANGE)
-    .where(IS_LEASED_BY_US),
+    .where(WE_LEASED_LAST),
 );
 
 /** SQL expression: how many of the first few of these deliveries have failed since the last success. */
@@ -324,10 +315,11 @@ function failedOf(those: SQL): SQL<number> {
 
 /**
  * At least two events have failed since the last success, so that no single one disables the subscription. It reads a few
- * rows, however many deliveries have failed before. The pending deliveries that were due last have failed last, and the
+ * rows, however many deliveries have failed before: of each line and of the newest unsuccessful events twenty, because
+ * some of them may have failed before that success. The pending deliveries that were due last have failed last, and the
  * newest events are usually the last to be exhausted.
  */
-const HAS_FAILED_TWICE = sql`(1 < (
+const TWO_EVENTS_FAILED = sql`(1 < (
   SELECT sum(${failedOf(sql`${deliveries} WHERE ${isInLine()} ORDER BY ${deliveries.dueAt} DESC`)})
   FROM ${LINES} WHERE line.value->>1 = ${PRIORITY.retry}
 ) + ${failedOf(sql`${UNSUCCESSFUL} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}
@@ -338,7 +330,7 @@ const disableDead = prepared(
     .update(subscriptions)
     .set({ ...cancelPending(), disabledAt: NOW, disabledByFailures: true })
     .from(CHANGE)
-    .where(sql`${IS_LEASED_BY_US} AND ${IS_CURRENT} AND ${HAS_FAILED_TWICE}`),
+    .where(sql`${WE_LEASED_LAST} AND ${IS_CURRENT} AND ${TWO_EVENTS_FAILED}`),
 );
 
 const OPEN_UNTIL = openUntil(sql`(line.value->>0)`);
@@ -350,7 +342,7 @@ const lease = prepared(
     .update(subscriptions)
     .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
     .where(
-      sql`${SUBSCRIPTION} AND ${IS_FREE_OR_OURS} AND ${IS_WRITABLE} AND (${subscriptions.cancelling}
+      sql`${SUBSCRIPTION} AND ${IS_FREE_OR_OURS} AND ${IS_WRITABLE} AND (${subscriptions.hasToEnd}
         OR ${isActive()} AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND ${nextSendAt()} <= ${NOW})`,
     ),
 );
@@ -372,7 +364,7 @@ const selectSubscription = prepared(
       failures: subscriptions.failures,
       cancelEpoch: subscriptions.cancelEpoch,
       nextMessageAt: subscriptions.nextMessageAt,
-      cancelling: sql`(${subscriptions.cancelling} AND ${IS_WRITABLE})`.mapWith(Boolean),
+      hasToEnd: sql`(${subscriptions.hasToEnd} AND ${IS_WRITABLE})`.mapWith(Boolean),
       maySend: sql`(${isActive()} AND ${IS_WRITABLE})`.mapWith(Boolean),
       isLeased:
         sql`(${subscriptions.leasedBy} = ${HOLDER} AND ${subscriptions.leasedUntil} > 0 AND ${IS_UNLOCKED})`.mapWith(
@@ -389,13 +381,13 @@ const selectSubscription = prepared(
 );
 
 /** The columns of a `ClaimedDelivery`: what flow control needs, and the row that its body is made from. */
-const DUE_DELIVERY = sql`${deliveries.priority} AS priority, ${deliveries.attempts} AS attempts,
+const DUE_DELIVERY = sql`${deliveries.priority} AS priority, ${deliveries.stepsUsed} AS stepsUsed,
   ${deliveries.attemptsMade} AS attemptsMade, ${deliveries.firstAt} AS firstAt, ${deliveries.dueAt} AS dueAt,
   ${deliveries.replayId} IS NOT NULL AS isReplayed,
   ${commaList(Object.entries(BODY).map(([name, field]) => sql`${field} AS ${sql.identifier(name)}`))}`;
 
 /** This transaction has leased the subscription to send. */
-const MAY_SEND = sql`${IS_LEASED_BY_US} AND ${subscriptions.leasedUntil} > 0 AND NOT ${subscriptions.cancelling}`;
+const MAY_SEND = sql`${WE_LEASED_LAST} AND ${subscriptions.leasedUntil} > 0 AND NOT ${subscriptions.hasToEnd}`;
 
 // The limit is an expression, because SQLite recompiles a statement for each value of a bare LIMIT parameter.
 const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
@@ -408,7 +400,7 @@ const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
 const selectDue = prepared(
   qb.all<ClaimedDelivery>(sql`
     WITH head AS (
-      -- The deliveries of each line that are due first. The index deliveries_due_of_subscription reads no others.
+      -- The deliveries of each line that are due first. The inner query finds them in deliveries_due_of_subscription alone.
       SELECT ${deliveries.eventId} AS event_id, ${deliveries.type} AS type, ${deliveries.priority} AS priority, ${deliveries.dueAt} AS due_at
       FROM ${subscriptions} CROSS JOIN ${LINES} ON line.value->>1 = ${RESEND} OR ${OPEN_UNTIL} = 0
         CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (

@@ -1,4 +1,4 @@
-import { POST_TIMEOUT_MS, RESPONSES_PER_DAY } from "../contract/limits.ts";
+import { POST_TIMEOUT_MS, RESPONSES_PER_DAY, STOPS_WITHIN_MS } from "../contract/limits.ts";
 import { commit, type Database } from "../db/client.ts";
 import { type LastAttempt, PRIORITY } from "../db/schema.ts";
 import { endDeliveries } from "../delivery/ending.ts";
@@ -8,11 +8,13 @@ import {
   afterAttempt,
   chooseProbe,
   isOpen,
+  mustDisable,
+  type PendingDelivery,
   type QueueName,
   type SendingState,
   stateOf,
 } from "../delivery/policy.ts";
-import type { DueDelivery, PreparedDelivery, Sender } from "../delivery/send.ts";
+import type { PreparedDelivery, Sender } from "../delivery/send.ts";
 import { nextWakeUp, noteMessage, type WakeUp } from "../delivery/wake.ts";
 import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { UnreadableEvent } from "../events/bodies.ts";
@@ -22,21 +24,23 @@ import {
   type Claim,
   type Claimant,
   claim,
-  type Settled,
+  type OutcomeToRecord,
   type Settlement,
   settle,
 } from "./claims.ts";
 
 /**
- * No request starts later than this after its claim was requested, because the claim proves that the subscription is
+ * No attempt starts later than this after its claim was requested, because the claim proves that the subscription is
  * active. A call that ends a subscription promises that no request starts `STOPS_WITHIN_MS` after its return.
  */
 const CLAIM_VALID_MS = 1_000;
-/**
- * The runtime ends background work after 30 s. A dispatch claims no more after this time, so that its last requests can
- * time out, and their outcomes be recorded, with retries, before that.
- */
-export const DISPATCH_MAX_MS = 22_000 - CLAIM_VALID_MS - DNS_BEFORE_POST_MS - POST_TIMEOUT_MS;
+if (CLAIM_VALID_MS + DNS_BEFORE_POST_MS >= STOPS_WITHIN_MS)
+  throw new Error("a request could start more than STOPS_WITHIN_MS after its subscription ended");
+/** The runtime ends background work after 30 s. The outcomes of the last requests are recorded, with retries, before. */
+const LAST_REQUESTS_END_MS = 22_000;
+/** A dispatch claims no more after this time, so that its last requests can time out until then. */
+export const DISPATCH_MAX_MS =
+  LAST_REQUESTS_END_MS - CLAIM_VALID_MS - DNS_BEFORE_POST_MS - POST_TIMEOUT_MS;
 if (DISPATCH_MAX_MS < 5_000)
   throw new Error("POST_TIMEOUT_MS is too long: a dispatch would have no time to send");
 /** Maximum transactions of a dispatch. An invocation, with six dispatches, may execute 1,000 statements. */
@@ -77,7 +81,8 @@ export async function deliver(
   let work = await claim(db, claimant, claimedAt);
   while (work?.subscription.isLeased) {
     transactions++;
-    if (work.subscription.cancelling) await endAll();
+    // Then nothing is due, and the settlement claims.
+    if (work.subscription.hasToEnd) await endAll();
     const settlement = await send(work, claimedAt, isValid, ports, connections);
     claimedAt = ports.now();
     isValid = timeBudget(CLAIM_VALID_MS);
@@ -101,19 +106,20 @@ export async function deliver(
   }
 }
 
-/** Picks the deliveries to send. If the circuit of an event type is open, only one of them is sent, as a probe. */
-function chooseDeliveries(
-  { circuits }: Pick<SendingState, "circuits">,
-  due: readonly DueDelivery[],
+/** Whether the circuit of its event type holds a delivery, so that it may only be sent as a probe. */
+function isHeld(state: SendingState, { type, priority }: PendingDelivery): boolean {
+  return isOpen(state, type) && priority !== PRIORITY.resend;
+}
+
+/** Chooses a probe for each event type whose circuit is open. Returns the ids of their events. */
+function chooseProbes(
+  state: SendingState,
+  due: readonly PendingDelivery[],
   random: () => number,
-): { delivery: DueDelivery; isProbe: boolean }[] {
-  const isHeld = ({ type, priority }: DueDelivery) =>
-    isOpen({ circuits }, type) && priority !== PRIORITY.resend;
-  const heads = Map.groupBy(due.filter(isHeld), ({ type }) => type);
-  const probes = new Set([...heads.values()].map((ofType) => chooseProbe(ofType, random())));
-  return due
-    .map((delivery) => ({ delivery, isProbe: probes.has(delivery) }))
-    .filter(({ delivery, isProbe }) => isProbe || !isHeld(delivery));
+): ReadonlySet<string | undefined> {
+  const held = due.filter((delivery) => isHeld(state, delivery));
+  const ofTypes = [...Map.groupBy(held, ({ type }) => type).values()];
+  return new Set(ofTypes.map((candidates) => chooseProbe(candidates, random())?.eventId));
 }
 
 /** The changes that the requests of a claim have made, and whether this invocation may make no more requests. */
@@ -130,28 +136,31 @@ async function send(
   ports: DispatchPorts,
   connections: number,
 ): Promise<Sent> {
-  const chosen = chooseDeliveries(subscription, due, ports.random);
-  const rows = chosen.map(({ delivery }) => delivery);
-  const prepared = ports.prepare(rows, subscription, claimedAt);
-  const outcomes: Settled[] = [];
+  const probes = chooseProbes(subscription, due, ports.random);
+  const outcomes: OutcomeToRecord[] = [];
   const dueNow: string[] = [];
   let state = stateOf(subscription);
-  let disable = false;
+  const mayStart = (delivery: PendingDelivery) =>
+    probes.has(delivery.eventId) || !isHeld(state, delivery);
+  const prepared = ports.prepare(due.filter(mayStart), subscription, claimedAt);
   let last: LastAttempt | null = null;
   let isStopped = false;
   let { storedResponses } = subscription;
 
   const inFlight = new Set<Promise<void>>();
-  for (const [i, delivery] of prepared.entries()) {
+  for (const delivery of prepared) {
     while (inFlight.size >= Math.min(state.concurrency, connections)) await Promise.race(inFlight);
     if (!isValid() || isStopped) break;
-    const mayPass = delivery.priority === PRIORITY.resend || chosen[i]?.isProbe;
-    if (isOpen(state, delivery.type) && !mayPass) continue;
+    // The circuit of its type may have opened since.
+    if (!mayStart(delivery)) continue;
     const sending = sendOne(delivery).finally(() => inFlight.delete(sending));
     inFlight.add(sending);
   }
   await Promise.all(inFlight);
   const isReplayed = due.some((delivery) => delivery.isReplayed === 1);
+  // A resend that fails disables nothing.
+  const hasFailed = state.failures > subscription.failures;
+  const disable = hasFailed && mustDisable(state, ports.now());
   return { claimed: subscription, outcomes, isReplayed, state, dueNow, disable, last, isStopped };
 
   async function sendOne(delivery: PreparedDelivery): Promise<void> {
@@ -168,8 +177,6 @@ async function send(
     const ended = { delivery, result, startedAt, endedAt, startedClosed };
     const decision = afterAttempt(state, ended, ports.random());
     state = decision.state;
-    // A success ends all failures; a resend that fails does not.
-    disable = state.failingSince !== null && (disable || decision.disable);
     dueNow.push(...decision.dueNow);
     const made = result.kind === "not_attempted" ? null : result;
     const status = made && statusOf(made);

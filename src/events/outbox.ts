@@ -71,7 +71,7 @@ export function announce(
         type,
         state: "pending",
         priority: PRIORITY.untried,
-        attempts: 0,
+        stepsUsed: 0,
         dueAt: now,
         pendingSinceEpoch: subscriptions.cancelEpoch,
       },

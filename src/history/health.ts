@@ -124,7 +124,7 @@ type SubscriptionRow = ReturnType<typeof selectSubscriptions>["_"]["result"][num
 function countPending(which: SQL | undefined, hasFailed: boolean) {
   return qb.all<{ counted: number }>(sql`
     SELECT count(*) FILTER (WHERE NOT is_cancelled) AS counted FROM (
-      SELECT (${subscriptions.cancelling} AND ${precedesCancellation()}) AS is_cancelled
+      SELECT (${subscriptions.hasToEnd} AND ${precedesCancellation()}) AS is_cancelled
       FROM ${subscriptions} CROSS JOIN ${LINES} ON (line.value->>1 = ${PRIORITY.retry}) = ${hasFailed ? 1 : 0}
         CROSS JOIN ${PENDING} ON ${isInLine()}
       WHERE ${which} LIMIT ${sql.raw(`${PENDING_COUNTED_MAX}`)})`);

@@ -126,7 +126,7 @@ export async function findLedger(
         SELECT count(*) FROM ${subscriptions}
           CROSS JOIN ${PENDING}
             ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${isCancelledLazily()}
-        WHERE ${subscriptions.cancelling} AND ${isOf(workspaceId, subscriptions)})`.as(
+        WHERE ${subscriptions.hasToEnd} AND ${isOf(workspaceId, subscriptions)})`.as(
         "cancelled_lazily",
       ),
     })

@@ -20,7 +20,7 @@ export interface ResentEvent {
 const OVERWRITTEN_COLUMNS = [
   "state",
   "priority",
-  "attempts",
+  "stepsUsed",
   "firstAt",
   "dueAt",
   "pendingSinceEpoch",
@@ -83,7 +83,7 @@ export function makePending(
           type: events.type,
           state: "pending",
           priority: isReplay ? PRIORITY.replay : PRIORITY.resend,
-          attempts: 0,
+          stepsUsed: 0,
           firstAt: null,
           dueAt: now,
           pendingSinceEpoch: subscriptions.cancelEpoch,

@@ -174,7 +174,7 @@ export function updateSubscription(
         ...forget(isElsewhere, events ?? WebhookEvent.options),
       })
       .where(and(isSubscription(id), isSeen))
-      .returning({ subscriptionId: subscriptions.id, cancelling: subscriptions.cancelling }),
+      .returning({ subscriptionId: subscriptions.id, hasToEnd: subscriptions.hasToEnd }),
   });
   return readAs(statements, ({ updated }) => ({
     isChanged: updated.length > 0,
@@ -192,11 +192,11 @@ function isUnlisting(events: readonly WebhookEvent[]): SQL {
 function cancelUnlisted(events: readonly WebhookEvent[]) {
   const unlisted = WebhookEvent.options.filter((type) => !events.includes(type));
   const isCancelling = isUnlisting(events);
-  const { cancelEpoch, cancelledBefore, cancelling } = cancelPending(unlisted);
+  const { cancelEpoch, cancelledBefore, hasToEnd } = cancelPending(unlisted);
   return {
     cancelEpoch: sql`iif(${isCancelling}, ${cancelEpoch}, ${subscriptions.cancelEpoch})`,
     cancelledBefore: sql`iif(${isCancelling}, ${cancelledBefore}, ${subscriptions.cancelledBefore})`,
-    cancelling: sql`iif(${isCancelling}, ${cancelling}, ${subscriptions.cancelling})`,
+    hasToEnd: sql`iif(${isCancelling}, ${hasToEnd}, ${subscriptions.hasToEnd})`,
   };
 }
 

@@ -255,7 +255,7 @@ export async function postOf(
     eventId,
     type: "lead.created" as const,
     priority: PRIORITY.untried,
-    attempts: 0,
+    stepsUsed: 0,
     attemptsMade: 0,
     firstAt: null,
     dueAt: now,

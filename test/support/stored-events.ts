@@ -22,7 +22,7 @@ export async function storeEvents(
   const tried = {
     state,
     priority,
-    attempts: 1,
+    stepsUsed: 1,
     attemptsMade: 1,
     dueAt: startsAt,
     settledAt: startsAt,

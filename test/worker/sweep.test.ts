@@ -178,10 +178,10 @@ describe("the sweep", () => {
     };
     const died = dispatchOn(observedDatabase({ before }).DB, NOW, [done.id], attempt);
     await expect(died).rejects.toThrow();
-    expect(await subscriptionRow(done.id)).toMatchObject({ cancelling: true });
+    expect(await subscriptionRow(done.id)).toMatchObject({ hasToEnd: true });
     await sweep(isolated().env, NOW);
     await expect(subscriptionRow(done.id)).rejects.toThrow("no subscription");
-    expect(await subscriptionRow(left.id)).toMatchObject({ cancelling: true });
+    expect(await subscriptionRow(left.id)).toMatchObject({ hasToEnd: true });
   });
 
   test("deletes thousands of deleted subscriptions in one run", async () => {

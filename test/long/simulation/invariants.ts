@@ -203,18 +203,18 @@ function checkDeliveries(store: Store, sent: readonly Sent[]): void {
   const rows = store.rows<{
     name: string;
     state: string;
-    attempts: number;
+    stepsUsed: number;
     made: number;
     logged: number;
     triedForMs: number;
     outcome: string | null;
   }>(
-    `SELECT event_id || ' ' || subscription_id AS name, state, attempts, attempts_made AS made,
+    `SELECT event_id || ' ' || subscription_id AS name, state, steps_used AS stepsUsed, attempts_made AS made,
       (SELECT count(*) FROM attempts a WHERE a.event_id = d.event_id AND a.subscription_id = d.subscription_id) AS logged,
       settled_at - first_at AS triedForMs, last_outcome AS outcome FROM deliveries d`,
   );
   const tried = Map.groupBy(sent, (one) => `${one.eventId} ${one.subscriptionId}`);
-  for (const { name, state, attempts, made, logged, triedForMs, outcome } of rows) {
+  for (const { name, state, stepsUsed, made, logged, triedForMs, outcome } of rows) {
     const own = tried.get(name) ?? [];
     if (state === "pending") throw new Violation(`${name} is still pending`);
     if (state === "delivered" && !own.some(isAccepted))
@@ -223,11 +223,13 @@ function checkDeliveries(store: Store, sent: readonly Sent[]): void {
       throw new Violation(
         `${name} has ${made} attempts, ${logged} stored ones, and ${own.length} were made`,
       );
-    const isOver = attempts > RETRY_WAITS_SECONDS.length || outcome === "overflow";
+    const isOver = stepsUsed === RETRY_WAITS_SECONDS.length || outcome === "overflow";
     // 2 × because the first attempt and the last one may each be recorded by a clock that has jumped.
     const atLeastMs = TRIED_FOR_MAX_MS - 2 * store.world.clockJumpMaxMs;
     if (state === "exhausted" && !isOver && triedForMs < atLeastMs)
-      throw new Violation(`${name} was exhausted after ${attempts} attempts in ${triedForMs} ms`);
+      throw new Violation(
+        `${name} was exhausted after ${stepsUsed} steps of its schedule in ${triedForMs} ms`,
+      );
   }
 }
 

@@ -59,7 +59,7 @@ interface Delivery {
   event: ScenarioEvent;
   priority: number;
   /** Steps of its retry schedule that are used up. */
-  attempts: number;
+  stepsUsed: number;
   firstAt: number | null;
   dueAt: number;
 }
@@ -119,11 +119,11 @@ function simulateModel(scenario: Scenario, seed: number): Result {
     // Those that are recorded together have ids, and so an order, at random.
     const added = events.slice(from, recorded).map((event) => ({ event, order: chance.number() }));
     added.sort((a, b) => a.event.at - b.event.at || a.order - b.order);
-    const begun = { priority: PRIORITY.untried, attempts: 0, firstAt: null };
+    const begun = { priority: PRIORITY.untried, stepsUsed: 0, firstAt: null };
     for (const { event } of added) pending.push({ ...begun, event, dueAt: event.at });
     if (byHand && byHand.at <= now && !isSentByHand) {
       isSentByHand = true;
-      const begun = { priority: PRIORITY[byHand.what], attempts: 0, firstAt: null, dueAt: now };
+      const begun = { priority: PRIORITY[byHand.what], stepsUsed: 0, firstAt: null, dueAt: now };
       const sent = byHand.what === "resend" ? pending.slice(0, RESENT_MAX) : pending;
       for (const delivery of sent) Object.assign(delivery, begun);
     }
@@ -241,8 +241,8 @@ function simulateModel(scenario: Scenario, seed: number): Result {
     }
     const isExhausted = endedAt - delivery.firstAt >= TRIED_FOR_MAX_MS / 1000;
     // While the circuit is open, it holds the delivery, and the retry schedule stands still.
-    const isHeld = isOpen(circuit) || isOutage;
-    const seconds = isHeld ? 0 : RETRY_WAITS_SECONDS[delivery.attempts++];
+    const isHeld = isOpen(circuit);
+    const seconds = isHeld ? 0 : RETRY_WAITS_SECONDS[delivery.stepsUsed++];
     if (isExhausted || seconds === undefined) pending.splice(pending.indexOf(delivery), 1);
     else delivery.dueAt = endedAt + seconds * (1 + RETRY_JITTER * chance.number());
     const isDead =

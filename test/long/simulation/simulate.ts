@@ -179,7 +179,7 @@ async function liveWithFaults(life: Life, worker: LoadedWorker): Promise<void> {
 
   function isAnythingLate(): boolean {
     const sql = `SELECT 1 FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
-      WHERE d.state = 'pending' AND (s.cancelling OR max(${SENDABLE_AT}, s.leased_until) < ?) LIMIT 1`;
+      WHERE d.state = 'pending' AND (s.has_to_end OR max(${SENDABLE_AT}, s.leased_until) < ?) LIMIT 1`;
     return store.rows(sql, world.now - MINUTE_MS).length > 0;
   }
 }

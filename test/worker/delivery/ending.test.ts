@@ -151,7 +151,7 @@ describe("a large backlog that is withdrawn", () => {
       { cancelled: 2_000, pending: 3_000 },
     ]);
     expect(await statesOf(id)).toEqual({ cancelled: 5_000 });
-    expect(await subscriptionRow(id)).toMatchObject({ cancelling: false });
+    expect(await subscriptionRow(id)).toMatchObject({ hasToEnd: false });
     const ledger = await exports.Platform.ledger({ workspaceId });
     expect(ledger).toMatchObject({ created: 5_000, cancelled: 5_000, addsUp: true });
   });
@@ -307,7 +307,7 @@ describe("too many pending deliveries", () => {
       }),
     );
     expect(await subscriptionRow(about.id)).toMatchObject({
-      cancelling: false,
+      hasToEnd: false,
       pendingExhaustedAt: exhausted > 0 ? NOW : null,
     });
     expect(await limit(about.id)).toBe(false);

@@ -44,13 +44,13 @@ const TIMED_OUT: Outcome = { kind: "timed_out" };
 let events = 0;
 
 function delivery(more: Partial<PendingDelivery> = {}): PendingDelivery {
-  const untried = { priority: PRIORITY.untried, attempts: 0, attemptsMade: 0, firstAt: null };
+  const untried = { priority: PRIORITY.untried, stepsUsed: 0, attemptsMade: 0, firstAt: null };
   return { eventId: `evt_${++events}`, type: LEAD, ...untried, dueAt: NOW, ...more };
 }
 
 /** A delivery that has failed before, since an hour ago. */
 const retried = (more: Partial<PendingDelivery> = {}) =>
-  delivery({ priority: PRIORITY.retry, attempts: 1, firstAt: NOW - 3_600_000, ...more });
+  delivery({ priority: PRIORITY.retry, stepsUsed: 1, firstAt: NOW - 3_600_000, ...more });
 
 /** The consequences of an attempt, by default the first one at an event, which takes 20 ms. */
 function outcomeOf(
@@ -115,22 +115,22 @@ describe("an outcome", () => {
 describe("the retry schedule of a delivery", () => {
   test.each(RETRY_WAITS_SECONDS.map((seconds, i) => [i + 1, seconds] as const))(
     "is moved by rejection %i: %i s, and up to 20 per cent more",
-    (attempts, seconds) => {
-      const of = retried({ attempts: attempts - 1 });
+    (stepsUsed, seconds) => {
+      const of = retried({ stepsUsed: stepsUsed - 1 });
       for (const random of [0, 1]) {
         const { delivery } = outcomeOf(INITIAL_STATE, REJECTED, { of, random });
         const dueAt = NOW + 20 + seconds * 1000 * (1 + RETRY_JITTER * random);
-        expect(delivery).toMatchObject({ state: "pending", attempts, dueAt });
+        expect(delivery).toMatchObject({ state: "pending", stepsUsed, dueAt });
       }
     },
   );
 
   test("ends with the rejection of the last attempt", () => {
     const last = RETRY_WAITS_SECONDS.length;
-    const at = (attempts: number) =>
-      outcomeOf(INITIAL_STATE, REJECTED, { of: retried({ attempts }) }).delivery;
+    const at = (stepsUsed: number) =>
+      outcomeOf(INITIAL_STATE, REJECTED, { of: retried({ stepsUsed }) }).delivery;
     expect(at(last - 1)).toMatchObject({ state: "pending" });
-    expect(at(last)).toMatchObject({ state: "exhausted", dueAt: null, settledAt: NOW + 20 });
+    expect(at(last)).toMatchObject({ state: "exhausted", settledAt: NOW + 20 });
   });
 
   test.each([REJECTED, BUSY, { kind: "unreadable" }] as AttemptResult[])(
@@ -149,13 +149,13 @@ describe("the retry schedule of a delivery", () => {
     ["an outage, at an open circuit", OPEN_BY_OUTAGE, TIMED_OUT],
     ["a rejection, at an open circuit", OPEN_BY_REJECTIONS, REJECTED],
   ])("is not moved by %s: it stays due", (_, state, outcome) => {
-    const { delivery } = outcomeOf(state, outcome, { of: retried({ attempts: 3 }) });
-    expect(delivery).toMatchObject({ state: "pending", attempts: 3, dueAt: NOW + 20 });
+    const { delivery } = outcomeOf(state, outcome, { of: retried({ stepsUsed: 3 }) });
+    expect(delivery).toMatchObject({ state: "pending", stepsUsed: 3, dueAt: NOW + 20 });
   });
 
   test("is not moved by the rejection that opens the circuit", () => {
     const almost = stateAfter(times(CIRCUIT_OPENS_AFTER_EVENTS - 1, REJECTED));
-    expect(outcomeOf(almost, REJECTED).delivery).toMatchObject({ attempts: 0, dueAt: NOW + 20 });
+    expect(outcomeOf(almost, REJECTED).delivery).toMatchObject({ stepsUsed: 0, dueAt: NOW + 20 });
   });
 
   test("is moved by an event that cannot be read, which says nothing about the endpoint", () => {
@@ -164,7 +164,7 @@ describe("the retry schedule of a delivery", () => {
       { kind: "unreadable" },
       { of: retried() },
     );
-    expect(delivery).toMatchObject({ attempts: 2, dueAt: NOW + 20 + 60_000 });
+    expect(delivery).toMatchObject({ stepsUsed: 2, dueAt: NOW + 20 + 60_000 });
     expect(state).toBe(OPEN_BY_OUTAGE);
   });
 });
@@ -258,17 +258,29 @@ describe("the circuit of an event type", () => {
   });
 
   test("opens for five minutes if an attempt could not be made, which counts as none", () => {
-    const of = retried({ attempts: 3 });
+    const of = retried({ stepsUsed: 3 });
     const { state, delivery } = outcomeOf(INITIAL_STATE, { kind: "not_attempted" }, { of });
     expect(state.circuits[LEAD]).toMatchObject({
       openUntil: NOW + 20 + NOT_ATTEMPTED_OPEN_MS,
       outcome: null,
     });
     expect(state).toMatchObject({ failures: 0, failingSince: null });
-    expect(delivery).toEqual({ ...of, state: "pending", settledAt: null });
+    const { eventId, type, attemptsMade, ...unchanged } = of;
+    expect(delivery).toEqual({ ...unchanged, state: "pending", settledAt: null });
     const asked = stateAfter([answered(503, RETRY_AFTER_MAX_SECONDS)]);
     const again = outcomeOf(asked, { kind: "not_attempted" }).state;
     expect(again.circuits).toEqual(asked.circuits);
+  });
+});
+
+describe("an attempt that could not be made", () => {
+  test.each([
+    ["holds a resend like any other", PRIORITY.resend, PRIORITY.untried],
+    ["leaves a replay in its place, so that it can be stopped", PRIORITY.replay, PRIORITY.replay],
+  ])("%s", (_, priority, expected) => {
+    const of = delivery({ priority });
+    const { delivery: after } = outcomeOf(INITIAL_STATE, { kind: "not_attempted" }, { of });
+    expect(after).toMatchObject({ state: "pending", priority: expected, dueAt: NOW });
   });
 });
 
@@ -286,14 +298,15 @@ describe("an attempt by hand that fails", () => {
 
   test("makes its delivery one like any other, with a new schedule", () => {
     const of = delivery({ priority: resend, attemptsMade: 7 });
-    expect(outcomeOf(INITIAL_STATE, REJECTED, { of }).delivery).toMatchObject({
-      priority: PRIORITY.retry,
-      attempts: 1,
-      dueAt: NOW + 20 + 10_000,
-    });
+    for (const outcome of [REJECTED, BUSY])
+      expect(outcomeOf(INITIAL_STATE, outcome, { of }).delivery).toMatchObject({
+        priority: PRIORITY.retry,
+        stepsUsed: 1,
+        dueAt: NOW + 20 + 10_000,
+      });
     expect(outcomeOf(OPEN_BY_OUTAGE, BUSY, { of }).delivery).toMatchObject({
       priority: PRIORITY.retry,
-      attempts: 0,
+      stepsUsed: 0,
       dueAt: NOW + 20,
     });
   });
@@ -380,16 +393,6 @@ describe("a subscription is disabled", () => {
   ])("%s", (_, laterMs, more, expected) => {
     const state = failing(DISABLE_AFTER_MS + laterMs, DISABLE_AFTER_FAILURES + more);
     expect(mustDisable(state, NOW)).toBe(expected);
-  });
-
-  test("by an attempt that fails, not by hand, and not by one that succeeds", () => {
-    const state = failing(DISABLE_AFTER_MS, DISABLE_AFTER_FAILURES);
-    const disables = (result: AttemptResult, of = delivery()) =>
-      outcomeOf(state, result, { of }).disable;
-    expect(disables(REJECTED)).toBe(true);
-    expect(disables(REJECTED, delivery({ priority: PRIORITY.resend }))).toBe(false);
-    expect(disables(OK)).toBe(false);
-    expect(disables({ kind: "not_attempted" })).toBe(false);
   });
 });
 

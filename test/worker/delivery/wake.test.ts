@@ -68,7 +68,7 @@ test("a deleted subscription whose deliveries wait to be cancelled is not woken 
   const { id, workspaceId } = await owed(1, NOW);
   const due = () => commit(db, selectWakeUps(workspaceId, NOW));
   expect(await due()).toEqual([{ subscriptionId: id, queue: "fast" }]);
-  await setSubscription(id, { deletedAt: NOW, cancelling: true });
+  await setSubscription(id, { deletedAt: NOW, hasToEnd: true });
   expect(await due()).toEqual([]);
 });
 

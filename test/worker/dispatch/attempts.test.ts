@@ -87,7 +87,7 @@ describe("a delivery", () => {
     expect(received.headers).toMatchObject(described);
     for (const ours of ["authorization", "cookie"])
       expect(received.headers).not.toHaveProperty(ours);
-    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
+    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attemptsMade: 1 });
   });
 
   test.each([
@@ -147,7 +147,7 @@ describe("a delivery", () => {
     await consumeFor([id], isolated().env);
     expect(await receivedBy({ url })).toHaveLength(1);
     const rows = await deliveriesTo(id);
-    const unreadable = { state: "pending", attempts: 1, lastOutcome: "unreadable" };
+    const unreadable = { state: "pending", stepsUsed: 1, lastOutcome: "unreadable" };
     expect(rows).toMatchObject([unreadable, { state: "delivered" }]);
     expect(rows[0]?.dueAt).toBeGreaterThanOrEqual(now + FIRST_WAIT_MS);
     expect(await subscriptionRow(id)).toMatchObject({ failures: 0, circuits: {} });
@@ -243,7 +243,7 @@ describe("the attempts of a dispatch", () => {
     const damaged = sealedSecret.replace(/..$/, (byte) => (byte === "00" ? "11" : "00"));
     await setSubscription(id, { sealedSecret: damaged });
     await consumeFor([id], isolated().env);
-    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 0, lastAt: null });
+    expect(await deliveryTo(id)).toMatchObject({ state: "pending", stepsUsed: 0, lastAt: null });
   });
 });
 
@@ -267,7 +267,7 @@ describe("when D1 returns an error", () => {
     const hint = { subscriptionId: id, queue: "fast", delaySeconds: LEASE_MS / 1000 };
     expect(deployment.fast).toEqual([hint]);
     expect(await receivedBy({ url })).toHaveLength(posted);
-    const row = { state: "pending", attempts: 0, lastOutcome: null, dueAt: now };
+    const row = { state: "pending", stepsUsed: 0, lastOutcome: null, dueAt: now };
     expect(await deliveryTo(id)).toMatchObject(row);
     const { leasedBy, leasedUntil } = await subscriptionRow(id);
     if (posted === 0) expect(leasedBy).toBeNull();
@@ -281,7 +281,7 @@ describe("when D1 returns an error", () => {
     expect(await consumeFor([id], isolated().env)).toMatchObject(ACKNOWLEDGED);
     const received = await receivedBy({ url });
     expect(received.map(({ body }) => body)).toEqual(Array(posted + 1).fill(drafts[0]?.body));
-    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
+    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attemptsMade: 1 });
   });
 });
 
@@ -313,7 +313,7 @@ test("a manual send that cannot be attempted is not claimed again at once", asyn
   expect(next?.delaySeconds).toBeGreaterThan(100);
   expect(await deliveryTo(id)).toMatchObject({
     state: "pending",
-    attempts: 0,
+    stepsUsed: 0,
     lastOutcome: "answered",
   });
 });

@@ -133,7 +133,7 @@ describe("the next wake-up of a subscription", () => {
   const idle: WakeUpFacts = {
     subscriptionId: "sub",
     slow: false,
-    cancelling: false,
+    hasToEnd: false,
     maySend: true,
     leasedElsewhere: false,
     nextSendAt: null,
@@ -167,7 +167,7 @@ describe("the next wake-up of a subscription", () => {
       { ...AT_ONCE, wakeAt: NOW + 1_000 },
     ],
     ["that may not be sent to: none", { nextSendAt: NOW, maySend: false }, null],
-    ["with more to end: at once", { cancelling: true, maySend: false }, AT_ONCE],
+    ["with more to end: at once", { hasToEnd: true, maySend: false }, AT_ONCE],
     ["that another dispatch leases: none", { nextSendAt: NOW, leasedElsewhere: true }, null],
   ])("%s", (_, found, expected) => {
     expect(nextWakeUp({ ...idle, ...found }, NOW)).toEqual(expected);
@@ -250,7 +250,7 @@ describe("a batch", () => {
     const { DB } = observedDatabase({ before: () => Promise.reject(BROKEN) });
     await consumeFor([bad.id], isolated({ DB }).env);
     expect(await receivedBy(unopened)).toEqual([]);
-    expect(await deliveryTo(unopened.id)).toMatchObject({ state: "pending", attempts: 0 });
+    expect(await deliveryTo(unopened.id)).toMatchObject({ state: "pending", stepsUsed: 0 });
     const log = lines.join("\n");
     // Successes are counted, failures are listed.
     const counts = ['"delivered":1,"failed":1', '"attempt":1,'];

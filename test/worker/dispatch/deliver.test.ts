@@ -82,7 +82,7 @@ describe("a dispatch", () => {
     expect(wakeUps).toEqual([{ subscriptionId: id, queue: "fast", wakeAt: NOW }]);
     // The second one notes the message.
     expect(trips).toHaveLength(2);
-    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 0, dueAt: NOW });
+    expect(await deliveryTo(id)).toMatchObject({ state: "pending", stepsUsed: 0, dueAt: NOW });
     expect(await subscriptionRow(id)).toMatchObject({
       leasedBy: null,
       leasedUntil: 0,
@@ -96,7 +96,7 @@ describe("a dispatch", () => {
 
   test("asks for a message a day ahead at most, as queues require, and then for another one", async () => {
     const { id } = await owed(1, NOW);
-    await setDeliveries(id, { dueAt: NOW + 1.2 * DAY_MS, priority: PRIORITY.retry, attempts: 10 });
+    await setDeliveries(id, { dueAt: NOW + 1.2 * DAY_MS, priority: PRIORITY.retry, stepsUsed: 10 });
     expect(await dispatchAt(NOW, [id], OK)).toMatchObject([{ wakeAt: NOW + DAY_MS }]);
     expect(await dispatchAt(NOW + DAY_MS, [id], OK)).toMatchObject([
       { wakeAt: NOW + 1.2 * DAY_MS },
@@ -168,7 +168,7 @@ describe("a dispatch", () => {
     "neither sends nor ends anything while its workspace is %s",
     async (writeLock) => {
       const { id, workspaceId } = await owed(1, NOW);
-      await setSubscription(id, { cancelling: true, cancelEpoch: 1 });
+      await setSubscription(id, { hasToEnd: true, cancelEpoch: 1 });
       await db.update(workspaces).set({ writeLock }).where(eq(workspaces.id, workspaceId));
       const { posts, attempt } = subscriber();
       expect(await dispatchAt(NOW, [id], attempt)).toEqual([]);
@@ -249,7 +249,7 @@ describe("a dispatch", () => {
       })),
     );
     const cancelledBefore = { "lead.created": 1 };
-    await setSubscription(id, { cancelling: true, cancelEpoch: 1, cancelledBefore });
+    await setSubscription(id, { hasToEnd: true, cancelEpoch: 1, cancelledBefore });
     const { DB, trips } = observedDatabase();
     const wakeUps = await dispatchOn(DB, NOW, [id], OK);
     expect(trips).toHaveLength(DISPATCH_TRANSACTIONS_MAX);
@@ -339,7 +339,7 @@ describe("a lease", () => {
     const lost = await heldDispatch(NOW, id);
     await dispatchAt(LATER, [id], inTime);
     await lost.finish(late);
-    expect(await deliveryTo(id)).toMatchObject({ ...delivery, attempts: 1, attemptsMade: 1 });
+    expect(await deliveryTo(id)).toMatchObject({ ...delivery, attemptsMade: 1 });
     expect(await subscriptionRow(id)).toMatchObject({ failures });
   });
 
@@ -387,7 +387,7 @@ describe("if the reply to a settlement is lost, its second try", () => {
   test("counts nothing twice", async () => {
     const { id } = await owed(1, NOW);
     await dispatchLosing(id, REJECTED, async () => {});
-    expect(await deliveryTo(id)).toMatchObject({ attempts: 1, attemptsMade: 1 });
+    expect(await deliveryTo(id)).toMatchObject({ stepsUsed: 1, attemptsMade: 1 });
     expect(await subscriptionRow(id)).toMatchObject({ failures: 1 });
     const counts = await WORKSPACE_DB.prepare(
       "SELECT counts FROM delivery_counts WHERE subscription_id = ?",
@@ -443,7 +443,7 @@ describe("an attempt", () => {
     const impossible = subscriber(NOT_ATTEMPTED);
     const wakeUps = await dispatchAt(NOW, [id], impossible.attempt);
     expect(impossible.posts).toHaveLength(1);
-    const untried = { attempts: 0, attemptsMade: 0, lastOutcome: null, state: "pending" };
+    const untried = { stepsUsed: 0, attemptsMade: 0, lastOutcome: null, state: "pending" };
     expect(await deliveriesTo(id)).toMatchObject(Array(count).fill({ ...untried, dueAt: NOW }));
     const heldUntil = NOW + 5 * MINUTE_MS;
     expect(wakeUps).toMatchObject([{ wakeAt: heldUntil }]);

@@ -161,7 +161,7 @@ describe("an open circuit", () => {
     });
     // Those in flight with the first one, and then after 1, 2, 5, 10 and 30 s.
     expect(times.filter((time) => time > 0)).toEqual([1, 3, 8, 18, 48]);
-    expect((await deliveriesTo(id)).every(({ attempts }) => attempts === 0)).toBe(true);
+    expect((await deliveriesTo(id)).every(({ stepsUsed }) => stepsUsed === 0)).toBe(true);
   });
 
   test("starts nothing more of its event type, and goes on with the others", async () => {
@@ -200,7 +200,7 @@ describe("an open circuit", () => {
     expect(attempts).toBe(2);
     const dueAt = NOW + (RETRY_WAITS_SECONDS[1] ?? 0) * 1000;
     const [row] = (await deliveriesTo(id)).filter(({ state }) => state === "pending");
-    expect(row).toMatchObject({ eventId: bad, attempts: 2, dueAt });
+    expect(row).toMatchObject({ eventId: bad, stepsUsed: 2, dueAt });
   });
 
   test("probes with an event that was not tried yet, the newest or the oldest", async () => {
@@ -272,7 +272,7 @@ describe("a replay", () => {
 describe("another URL", () => {
   test("starts with a clean slate, and gets what failed at the former one at once", async () => {
     const { id } = await owed(30, NOW - 12 * HOUR_MS);
-    const failed = { attempts: 8, dueAt: NOW + 13 * HOUR_MS, firstAt: NOW - 12 * HOUR_MS };
+    const failed = { stepsUsed: 8, dueAt: NOW + 13 * HOUR_MS, firstAt: NOW - 12 * HOUR_MS };
     await setDeliveries(id, { ...failed, priority: PRIORITY.retry });
     await setSubscription(id, failingSince(1, 50, NOW + DAY_MS));
     await exports.Platform.updateWebhook({ webhookId: id, url: FAR_URL });
@@ -288,9 +288,9 @@ describe("another URL", () => {
     ["succeeds", 8, OK, 1],
   ])(
     "gets at once what was in flight to the former one, unless that succeeds: it %s",
-    async (_, attempts, outcome, requests) => {
+    async (_, stepsUsed, outcome, requests) => {
       const { id } = await owed(1, NOW - DAY_MS);
-      await setDeliveries(id, { attempts, priority: PRIORITY.retry, dueAt: NOW });
+      await setDeliveries(id, { stepsUsed, priority: PRIORITY.retry, dueAt: NOW });
       const { posts, attempt } = subscriber(async () => {
         if (posts.length > 1) return OK;
         await exports.Platform.updateWebhook({ webhookId: id, url: FAR_URL });

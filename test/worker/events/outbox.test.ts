@@ -41,7 +41,7 @@ test("an event has one delivery, due at once, to every subscription that lists i
   const foreign = await subscribe(elsewhere);
   const [draft] = await announceLeads(workspaceId, 1, NOW);
   expect(await deliveryTo(listing.id)).toMatchObject({
-    ...{ workspaceId, eventId: draft?.id, state: "pending", attempts: 0, dueAt: NOW },
+    ...{ workspaceId, eventId: draft?.id, state: "pending", stepsUsed: 0, dueAt: NOW },
     ...{ pendingSinceEpoch: 0, lastOutcome: null, settledAt: null },
   });
   expect(await owedTo(twin.id)).toEqual([draft?.id]);

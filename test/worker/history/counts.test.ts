@@ -65,7 +65,7 @@ describe("the counts of a subscription's days", () => {
     await dispatchAt(NOW, [id], answered(200));
     await announceLeads(workspaceId, 1, NOW);
     await dispatchAt(NOW, [id], answered(400));
-    await setDeliveries(id, { attempts: RETRY_WAITS_SECONDS.length, dueAt: NOW });
+    await setDeliveries(id, { stepsUsed: RETRY_WAITS_SECONDS.length, dueAt: NOW });
     await dispatchAt(NOW + MINUTE_MS, [id], answered(400));
     const outcomes = { delivered: 3, failed: 1, exhausted: 1 };
     expect((await daysOf(id)).at(-1)).toMatchObject({

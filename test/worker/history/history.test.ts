@@ -51,12 +51,12 @@ const TODAY = Date.UTC(2026, 10, 21);
 const CANCELLING: Parameters<typeof setSubscription>[1] = {
   cancelEpoch: 1,
   cancelledBefore: { "lead.created": 1 },
-  cancelling: true,
+  hasToEnd: true,
 };
 const RETRYING = {
   state: "pending",
   priority: PRIORITY.retry,
-  attempts: 2,
+  stepsUsed: 2,
   lastAt: TODAY,
   lastOutcome: "answered",
   lastStatus: 500,
@@ -83,7 +83,7 @@ async function withEachState() {
     ["exhausted", exhausted],
     ["cancelled", cancelled],
   ] as const)
-    await setDeliveries(id, { state, attempts: 1, settledAt: TODAY }, eventId);
+    await setDeliveries(id, { state, stepsUsed: 1, settledAt: TODAY }, eventId);
   return { id, workspaceId, ids: { pending, retrying, delivered, exhausted, cancelled } };
 }
 
@@ -106,7 +106,7 @@ describe("the state of a delivery", () => {
 
   test("is new again when a delivery that failed for good is resent", async () => {
     const { id, drafts } = await owed(1, TODAY);
-    await setDeliveries(id, { state: "exhausted", attempts: 11, settledAt: TODAY });
+    await setDeliveries(id, { state: "exhausted", stepsUsed: 11, settledAt: TODAY });
     await Platform.redeliver({ webhookId: id, eventIds: drafts.map((draft) => draft.id) });
     const { items } = await Platform.listDeliveries({ webhookId: id, state: "pending" });
     expect(items).toHaveLength(1);
@@ -433,7 +433,7 @@ describe("the health of a subscription", () => {
     await dispatchAt(now + 1, [id], answered(400));
     // Its last attempt fails, and the other one has another.
     await announceLeads(workspaceId, 1, now + 2);
-    await setDeliveries(id, { attempts: RETRY_WAITS_SECONDS.length, dueAt: now }, draft?.id);
+    await setDeliveries(id, { stepsUsed: RETRY_WAITS_SECONDS.length, dueAt: now }, draft?.id);
     await dispatchAt(now + 3, [id], answered(400));
     const { items } = await Platform.listWebhooks({ workspaceId });
     const [day] = items[0]?.days.slice(-1) ?? [];

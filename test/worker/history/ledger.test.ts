@@ -34,7 +34,7 @@ async function busyWorkspace(): Promise<string> {
   await dispatchAt(ago(20), [fine.id], answered(200));
   const failing = await subscribe(workspaceId, { events: ["run.completed", "lead.created"] });
   await announceLeads(workspaceId, 1, ago(10));
-  await setDeliveries(failing.id, { attempts: RETRY_WAITS_SECONDS.length });
+  await setDeliveries(failing.id, { stepsUsed: RETRY_WAITS_SECONDS.length });
   await failAt(failing.id, [ago(10)], answered(500));
   await announceLeads(workspaceId, 1, ago(9));
   // As `setWorkspaceAccess`, but for its wake: the queue's own consumer would deliver what is announced next.

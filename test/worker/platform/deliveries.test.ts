@@ -204,7 +204,7 @@ describe("readDelivery", () => {
       if (hours === 3) await redeliver(id, [eventId], T0 + 3 * HOUR_MS);
       await dispatchAt(T0 + hours * HOUR_MS, [id], answer);
     }
-    expect(await deliveryTo(id)).toMatchObject({ attempts: 1 });
+    expect(await deliveryTo(id)).toMatchObject({ stepsUsed: 1 });
     expect(await Platform.readDelivery({ webhookId: id, eventId })).toMatchObject({
       eventId,
       state: "retrying",

@@ -76,7 +76,7 @@ describe("eraseLeads", () => {
     const { workspaceId, api, subscription, first, second } = await withLeads();
     await setSubscription(subscription.id, { concurrency: 2 });
     await dispatchAt(Date.now(), [subscription.id], answered(500));
-    expect(await deliveriesTo(subscription.id)).toMatchObject(Array(2).fill({ attempts: 1 }));
+    expect(await deliveriesTo(subscription.id)).toMatchObject(Array(2).fill({ attemptsMade: 1 }));
     expect(await tablesWith(first)).toEqual(["events", "leads", "runs"]);
     const erased = await Platform.eraseLeads({ workspaceId, ids: [first] });
     expect(erased).toEqual({ erased: 1, missing: [] });

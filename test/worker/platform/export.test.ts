@@ -64,14 +64,14 @@ async function withEverything() {
   await Platform.eraseLeads({ workspaceId, references: ["erased"] });
   for (const { id } of [failing, deleted])
     await expect
-      .poll(async () => (await deliveriesTo(id))[0]?.attempts, { timeout: 30_000 })
+      .poll(async () => (await deliveriesTo(id))[0]?.stepsUsed, { timeout: 30_000 })
       .toBeGreaterThan(0);
   // It sends the event again.
   await setDeliveries(failing.id, { state: "exhausted" });
   await Platform.redeliver({ webhookId: failing.id, since: isoTime(Date.now() - HOUR_MS) });
   // Leased, or its row would go with its pending deliveries.
   await WORKSPACE_DB.prepare(
-    `UPDATE subscriptions SET deleted_at = 1, cancelling = 1, cancel_epoch = cancel_epoch + 1,
+    `UPDATE subscriptions SET deleted_at = 1, has_to_end = 1, cancel_epoch = cancel_epoch + 1,
       cancelled_before = json_object('lead.created', cancel_epoch + 1),
       leased_by = 'test', leased_until = 9e12 WHERE id = ?`,
   )

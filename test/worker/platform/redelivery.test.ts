@@ -33,7 +33,7 @@ async function inEveryState(startsAt: number) {
     const [draft] = await announceLeads(workspaceId, 1, startsAt + i);
     const settledAt = state === "pending" ? null : startsAt + 10;
     // The pending one waits for its next attempt.
-    const values = { state, settledAt, attempts: 1, dueAt: startsAt + DAY_MS };
+    const values = { state, settledAt, stepsUsed: 1, dueAt: startsAt + DAY_MS };
     await setDeliveries(id, values, draft?.id);
   }
   await setSubscription(id, { disabledAt: startsAt });
@@ -65,7 +65,7 @@ describe("redeliver", () => {
     await dispatchAt(T0, [id], answered(200));
     const [late, ...ids] = drafts.map((draft) => draft.id).toSorted();
     const now = T0 + HOUR_MS;
-    await setDeliveries(id, { state: "pending", attempts: 3, dueAt: now + 20 * HOUR_MS }, late);
+    await setDeliveries(id, { state: "pending", stepsUsed: 3, dueAt: now + 20 * HOUR_MS }, late);
     await setDeliveries(id, { state: "exhausted" }, ids[2]);
     const range = { since: T0, until: null };
     expect(await redeliver(id, { ...range, states: ["delivered"] }, now)).toBe(2);

@@ -140,7 +140,7 @@ describe("a redelivery", () => {
     const announced = async (i: number, state: DeliveryState) => {
       const eventId = await announceOne(workspaceId, T0 + i);
       if (state !== "pending")
-        await setDeliveries(id, { state, attempts: 11, settledAt: T0 + 10 }, eventId);
+        await setDeliveries(id, { state, stepsUsed: 11, settledAt: T0 + 10 }, eventId);
       return eventId;
     };
     const exhausted = await announced(0, "exhausted");
@@ -171,7 +171,7 @@ describe("a redelivery", () => {
       expect(row).toMatchObject(
         row.eventId === delivered
           ? { state: "delivered", settledAt: T0 + 10 }
-          : { state: "pending", attempts: 0, settledAt: null, firstAt: null },
+          : { state: "pending", stepsUsed: 0, settledAt: null, firstAt: null },
       );
     const never = { exhausted: 0, cancelled: 0 };
     await expectLedger(workspaceId, { ...never, created: 6, pending: 5, delivered: 1 });
@@ -251,7 +251,7 @@ test("a redelivery reads only the events that it sends, whatever else is stored"
   const now = Date.now();
   const { workspaceId, id, drafts } = await owed(2_000, now - HOUR_MS);
   const last = { lastAt: 1, lastOutcome: "answered", lastStatus: 200, lastDurationMs: 5 } as const;
-  await setDeliveries(id, { ...last, state: "delivered", settledAt: 1, attempts: 1 });
+  await setDeliveries(id, { ...last, state: "delivered", settledAt: 1, stepsUsed: 1 });
   const { DB, rows } = meteredDatabase();
   const metered = openDatabase(DB);
   const eventIds = drafts.slice(0, 20).map((draft) => draft.id);
@@ -382,8 +382,8 @@ describe("what a subscription did not get", () => {
   });
 
   test.each([
-    ["a retry", { priority: PRIORITY.retry, attempts: 1, lastAt: T0 }],
-    ["a failure", { state: "exhausted", attempts: 11, settledAt: NOW }],
+    ["a retry", { priority: PRIORITY.retry, stepsUsed: 1, lastAt: T0 }],
+    ["a failure", { state: "exhausted", stepsUsed: 11, settledAt: NOW }],
     ["a cancelled event", { state: "cancelled", settledAt: NOW }],
   ] as const)(
     "does not begin with %s of an event type that is no longer listed",
@@ -407,7 +407,7 @@ describe("what a subscription did not get", () => {
     );
     await Platform.updateWebhook({ webhookId: id, events: ["lead.created"] });
     await announceOne(workspaceId, T0 + 1);
-    expect(await subscriptionRow(id)).toMatchObject({ cancelling: true });
+    expect(await subscriptionRow(id)).toMatchObject({ hasToEnd: true });
     expect(await sinceOf(id)).toBe(null);
   });
 
@@ -448,15 +448,15 @@ describe("what a subscription did not get", () => {
     };
     expect(await found(50)).toBe(null);
     // The first has failed most often, so it waits the longest.
-    await setDeliveries(id, { priority: PRIORITY.retry, attempts: 1, dueAt: T0 + HOUR_MS });
+    await setDeliveries(id, { priority: PRIORITY.retry, stepsUsed: 1, dueAt: T0 + HOUR_MS });
     await setDeliveries(id, { dueAt: T0 + DAY_MS }, first?.id);
     expect(await found(1_100)).toBe(isoTime(T0 - HOUR_MS));
-    await setDeliveries(id, { priority: PRIORITY.untried, attempts: 0, dueAt: T0 });
+    await setDeliveries(id, { priority: PRIORITY.untried, stepsUsed: 0, dueAt: T0 });
     await setDeliveries(id, { dueAt: T0 - HOUR_MS }, first?.id);
     await setSubscription(id, {
       disabledAt: NOW,
       failingSince: NOW,
-      cancelling: true,
+      hasToEnd: true,
       cancelEpoch: 1,
       cancelledBefore: { "lead.created": 1 },
     });
@@ -476,7 +476,7 @@ test.each([
   async (_, range) => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";
-    await setDeliveries(id, { attempts: 1, priority: PRIORITY.retry, dueAt: NOW + HOUR_MS });
+    await setDeliveries(id, { stepsUsed: 1, priority: PRIORITY.retry, dueAt: NOW + HOUR_MS });
     const again = () => sendAgain(db, id, range ?? { eventIds: [eventId] }, NOW);
     expect(await again()).toMatchObject({ count: 1 });
     expect(await again()).toMatchObject({ count: 0 });
@@ -488,7 +488,7 @@ test.each([
 test("A replay begins the schedules of failed events anew, and leaves out what was not tried", async () => {
   const { id, drafts } = await owed(2, T0);
   await setDeliveries(id, {
-    attempts: 4,
+    stepsUsed: 4,
     attemptsMade: 9,
     firstAt: T0,
     priority: PRIORITY.retry,
@@ -504,7 +504,7 @@ test("A replay begins the schedules of failed events anew, and leaves out what w
   expect(rows.filter(({ eventId }) => eventId !== untried)).toMatchObject(
     drafts.map(() => ({
       priority: PRIORITY.replay,
-      attempts: 0,
+      stepsUsed: 0,
       attemptsMade: 9,
       firstAt: null,
       dueAt: NOW,
@@ -516,7 +516,7 @@ test.each([9, 11])(
   "A replay sends a retry again that was in flight and fails as attempt %i of 11",
   async (attempt) => {
     const { id, drafts } = await owed(1, T0);
-    await setDeliveries(id, { attempts: attempt - 1, priority: PRIORITY.retry, dueAt: NOW });
+    await setDeliveries(id, { stepsUsed: attempt - 1, priority: PRIORITY.retry, dueAt: NOW });
     const held = await heldDispatch(NOW, id);
     const range = { since: T0, until: null, states: ["retrying"] } as const;
     expect(await sendAgain(db, id, range, NOW + 100)).toMatchObject({ count: 1 });
@@ -545,7 +545,7 @@ describe("a replay of a range", () => {
   test("includes an event of the millisecond of its call, and no later one", async () => {
     const { id, workspaceId } = await owed(1, NOW);
     await announceOne(workspaceId, NOW + 1);
-    await setDeliveries(id, { state: "exhausted", attempts: 11, settledAt: NOW });
+    await setDeliveries(id, { state: "exhausted", stepsUsed: 11, settledAt: NOW });
     expect(await countOf(id, {})).toBe(1);
   });
 
@@ -564,7 +564,7 @@ describe("a replay of a range", () => {
         id,
         {
           state: "exhausted",
-          attempts: 11,
+          stepsUsed: 11,
           settledAt: T0 + 10,
           lastAt: T0,
           lastOutcome: status === null ? "timed_out" : "answered",
@@ -676,9 +676,9 @@ describe("a resend by id", () => {
   ])("puts a pending delivery first that %s, and begins its schedule anew", async (_, row) => {
     const { id, drafts } = await owed(1, T0);
     const eventIds = drafts.map((draft) => draft.id);
-    await setDeliveries(id, { attempts: 3, firstAt: T0, ...row });
+    await setDeliveries(id, { stepsUsed: 3, firstAt: T0, ...row });
     expect(await sendAgain(db, id, { eventIds }, NOW)).toMatchObject({ count: 1 });
-    const resent = { priority: PRIORITY.resend, attempts: 0, firstAt: null, dueAt: NOW };
+    const resent = { priority: PRIORITY.resend, stepsUsed: 0, firstAt: null, dueAt: NOW };
     expect(await deliveriesTo(id)).toMatchObject([resent]);
     expect(await sendAgain(db, id, { eventIds }, NOW)).toMatchObject({ count: 0 });
   });
@@ -753,7 +753,7 @@ test.each<[string, number, (db: Database, id: string, eventId: string) => Promis
   ["A resend", 4, (db, id, eventId) => sendAgain(db, id, { eventIds: [eventId] }, NOW)],
 ])("%s whose reply was lost is not tried again", async (_, trip, act) => {
   const { id, drafts } = await owed(1, T0);
-  await setDeliveries(id, { state: "exhausted", attempts: 11, settledAt: T0 });
+  await setDeliveries(id, { state: "exhausted", stepsUsed: 11, settledAt: T0 });
   const { DB, trips } = observedDatabase({ after: failAtTrip(trip) });
   await expect(act(openDatabase(DB), id, drafts[0]?.id ?? "")).rejects.toThrow("connection lost");
   expect(trips).toHaveLength(trip);
@@ -775,7 +775,7 @@ test("Two replays of an event that had no delivery at once make one delivery of 
 
 test("redeliver counts in a dry run, and wakes nobody", async () => {
   const { id, drafts } = await owed(1, Date.now());
-  await setDeliveries(id, { state: "exhausted", attempts: 11, settledAt: NOW });
+  await setDeliveries(id, { state: "exhausted", stepsUsed: 11, settledAt: NOW });
   const eventIds = drafts.map((draft) => draft.id);
   const { env, fast, slow } = isolated();
   const ctx = createExecutionContext();

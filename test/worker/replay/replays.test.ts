@@ -233,7 +233,7 @@ describe("a replay that is stopped", () => {
     });
     await setDeliveries(webhookId, { state: "exhausted" }, exhausted);
     await setDeliveries(webhookId, { state: "cancelled" }, cancelled);
-    const failed = { state: "pending", priority: 2, attempts: 1, settledAt: null } as const;
+    const failed = { state: "pending", priority: 2, stepsUsed: 1, settledAt: null } as const;
     await setDeliveries(webhookId, failed, retrying);
     await Platform.redeliver({ webhookId, since });
     await setDeliveries(webhookId, { state: "delivered", attemptsMade: 2 }, sent);

@@ -94,7 +94,7 @@ test.each([
 test("A change of the URL that another call forestalls makes no failed delivery due", async () => {
   const { id } = await owed(1, Date.now());
   const dueAt = Date.now() + DAY_MS;
-  await setDeliveries(id, { priority: PRIORITY.retry, attempts: 1, dueAt });
+  await setDeliveries(id, { priority: PRIORITY.retry, stepsUsed: 1, dueAt });
   const seen = await subscriptionRow(id);
   await setSubscription(id, { description: "theirs" });
   const change = updateSubscription(id, { url: "https://ok-mine.example/" }, Date.now(), seen);

@@ -96,9 +96,9 @@ test.each<[what: string, tokenOf: (workspaceId: string) => Promise<string>, refu
     async (workspaceId) => {
       await Platform.setWorkspaceAccess({ workspaceId, granted: false });
       // Its dispatch cancels what is pending.
-      const isCancelling = "SELECT 1 FROM subscriptions WHERE workspace_id = ? AND cancelling";
-      const cancelling = WORKSPACE_DB.prepare(isCancelling).bind(workspaceId);
-      await expect.poll(async () => (await cancelling.all()).results).toEqual([]);
+      const hasToEnd = "SELECT 1 FROM subscriptions WHERE workspace_id = ? AND has_to_end";
+      const ending = WORKSPACE_DB.prepare(hasToEnd).bind(workspaceId);
+      await expect.poll(async () => (await ending.all()).results).toEqual([]);
       return signed(workspaceId, 60_000);
     },
     DENIED,

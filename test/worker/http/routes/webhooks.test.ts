@@ -228,7 +228,7 @@ describe("the subscription limit", () => {
     }
     expect((await create(api)).status).toBe(201);
     expect(await create(api)).toEqual(reached(2));
-    await set(first?.id ?? "", "deleted_at = 1, cancelling = 1");
+    await set(first?.id ?? "", "deleted_at = 1, has_to_end = 1");
     expect((await create(api)).status).toBe(201);
     expect((await create(api)).status).toBe(400);
   });
