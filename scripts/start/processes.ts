@@ -43,15 +43,6 @@ const LEASH = `data:text/javascript,${encodeURIComponent(
   process.argv.push("--var", "PLATFORM_KEYS:" + process.env.PLATFORM_KEYS);`,
 )}`;
 
-/** Migrates a local database. @param binding its binding. */
-export function migrate(binding: string, output: Output): Run {
-  const child = runNode(
-    [WRANGLER, "d1", "migrations", "apply", binding, "--local", "--env="],
-    output,
-  );
-  return toRun(child);
-}
-
 /**
  * Serves the Worker on `port`, rebuilt whenever its source changes.
  *

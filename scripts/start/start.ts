@@ -8,7 +8,6 @@ import { join, relative } from "node:path";
 import { MINUTE_MS } from "../../src/contract/time.ts";
 import { makeWritable, ROOT } from "../shared/checkout.ts";
 import { parseArguments } from "../shared/command.ts";
-import { databasesIn, readConfig } from "../shared/databases.ts";
 import {
   deleteState,
   lockData,
@@ -21,8 +20,9 @@ import { isTaken } from "../shared/ports.ts";
 import { type Receipt, receiverUrl, startReceiver } from "../shared/receiver.ts";
 import { makeSecret } from "../shared/secrets.ts";
 import { type Colour, print, printError, printOver, printParts } from "../shared/terminal.ts";
+import { migrateDatabases } from "./migrate-databases.ts";
 import { leadToPortal, portalAddress } from "./portal-link.ts";
-import { migrate, type Output, type Run, serve } from "./processes.ts";
+import { type Output, serve } from "./processes.ts";
 import { prepareWorkspace } from "./sample-workspace.ts";
 import { urlRules } from "./url-rules.ts";
 
@@ -66,11 +66,7 @@ async function start(port: number, strict: boolean): Promise<void> {
   await refuseTaken(receiverPort);
   prepareSecrets();
   const output = openOutput();
-  const databases = databasesIn(await readConfig(join(ROOT, "wrangler.toml")));
-  await during("database", async () => {
-    for (const { binding, name } of databases)
-      await finish(migrate(binding, output), `The database ${name} could not be migrated`);
-  });
+  await during("database", migrateDatabases);
   const { rules, told } = await urlRules(strict);
   const local = { base, platformKey: makeSecret("npm-start") };
   const platformKeys = [local.platformKey, process.env.PLATFORM_KEYS].filter(Boolean).join();
@@ -153,12 +149,6 @@ function openOutput(): Output {
  */
 function prepareSecrets(): void {
   if (makeSecrets().includes("ENCRYPTION_KEYS")) deleteState();
-}
-
-/** Waits for a process. @throws Error that begins with `complaint` if it fails. */
-async function finish(run: Run, complaint: string): Promise<void> {
-  running.defer(() => run.stop());
-  if ((await run.ended) !== 0) throw new Error(`${complaint}: see ${LOG_NAME}.`);
 }
 
 async function receive(
