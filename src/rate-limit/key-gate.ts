@@ -1,11 +1,11 @@
 import { DurableObject } from "cloudflare:workers";
 import { DIRECTORY, openDirectory, openNamed } from "../db/databases.ts";
 import {
+  findAccess,
   KEY_STATUS_MAX_AGE_MS,
   type KeyStatus,
   noteUseAndReadStatus,
 } from "../workspaces/key-rows.ts";
-import { findAccess } from "../workspaces/workspaces.ts";
 import type { KeyRefusal } from "./isolate-cache.ts";
 import { countUsage, type HourUsage } from "./usage.ts";
 import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } from "./window.ts";

@@ -8,6 +8,7 @@ import {
   commit,
   type Database,
   prepared,
+  query,
   type ResultOf,
   readAs,
   type Statements,
@@ -214,7 +215,7 @@ export async function labelKeys(db: Database, ids: string[]): Promise<Record<str
 }
 
 /** The columns of a workspace that a gate caches. They are in the workspace's own database. */
-export const WORKSPACE_STATUS = { accessGranted: workspaces.accessGranted };
+const WORKSPACE_STATUS = { accessGranted: workspaces.accessGranted };
 
 const keyStatus = prepared(
   qb
@@ -260,4 +261,20 @@ export async function noteUseAndReadStatus(
     );
   const { found } = await commit(db, { noted, found: keyStatus({ keyHash, now }) });
   return found[0] ?? null;
+}
+
+const access = prepared(
+  qb
+    .select(WORKSPACE_STATUS)
+    .from(workspaces)
+    .where(and(eq(workspaces.id, sql.placeholder("id")), isNull(workspaces.database))),
+);
+
+/**
+ * Reads the status of a workspace in the database where it lives; undefined if that is not `db`. A null in
+ * `workspaces.database` means the database that the row is in.
+ */
+export async function findAccess(db: Database, id: string) {
+  const [row] = await query(db, access({ id }));
+  return row;
 }

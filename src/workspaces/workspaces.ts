@@ -7,20 +7,10 @@ import {
 } from "../contract/limits.ts";
 import { HOUR_MS, isoTime, MINUTE_MS } from "../contract/time.ts";
 import { inJson, qb } from "../db/builder.ts";
-import {
-  combine,
-  commit,
-  counted,
-  type Database,
-  prepared,
-  query,
-  readAs,
-  type Statements,
-} from "../db/client.ts";
+import { combine, commit, counted, type Database, readAs, type Statements } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { isOnPage, mapItems, type Page, type PageRequest, preparePage } from "../db/page.ts";
 import { type Administrator, subscriptions, workspaces } from "../db/schema.ts";
-import { WORKSPACE_STATUS } from "./key-rows.ts";
 import { beingErased, queryIfReachable } from "./placement.ts";
 
 /*
@@ -72,19 +62,6 @@ export async function findOldestWorkspace(db: Database): Promise<number | null> 
 export function livesHere(workspaceId: Column): SQL {
   return sql`${workspaceId} NOT IN (SELECT ${workspaces.id} FROM ${workspaces} WHERE ${workspaces.database} IS NOT NULL)`;
 }
-
-/** Reads the status of a workspace that a `KeyGate` caches; undefined if it does not live in this database. */
-export async function findAccess(db: Database, id: string) {
-  const [row] = await query(db, access({ id }));
-  return row;
-}
-
-const access = prepared(
-  qb
-    .select(WORKSPACE_STATUS)
-    .from(workspaces)
-    .where(and(eq(workspaces.id, sql.placeholder("id")), isNull(workspaces.database))),
-);
 
 /** SQL expression: the maximum number of subscriptions of a workspace. */
 export const WEBHOOKS_MAX = sql<number>`coalesce(${workspaces.webhooksMax}, ${SUBSCRIPTIONS_MAX})`;
