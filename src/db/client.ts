@@ -2,9 +2,8 @@ import { Column, fillPlaceholders, is, type Query, SQL, type SQLWrapper, sql } f
 import type { BatchItem } from "drizzle-orm/batch";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
 import { chunk } from "../primitives/chunk.ts";
-import { sleep } from "../primitives/timing.ts";
 import { qb } from "./builder.ts";
-import { isRetryable } from "./errors.ts";
+import { retryTransient } from "./errors.ts";
 
 /*
  * The layer over Drizzle. Drizzle builds queries; this file executes them. It adds what Drizzle's driver for D1 lacks:
@@ -191,9 +190,6 @@ export function readAs<P extends Part, B>(
   return { queries: made.queries, read: (results) => read(made.read(results)) };
 }
 
-/** Maximum tries of a query, or of a call to a Durable Object. */
-const TRIES = 4;
-
 /** A statement that precedes each transaction of a client, and makes it fail unless it may write. */
 export interface Guard {
   readonly query: Query;
@@ -202,8 +198,8 @@ export interface Guard {
 }
 
 interface ClientOptions {
-  /** Maximum tries of a call that fails with a transient error. */
-  tries?: number;
+  /** Maximum tries of a call that fails with a transient error, if not those of `retryTransient`. */
+  tries?: number | undefined;
   /** Spends the statements of a call from a budget. */
   spend?: (statements: number) => void;
   guard?: Guard | undefined;
@@ -238,7 +234,7 @@ export class Client implements D1Client {
   }
 
   call<T>(statements: number, work: () => Promise<T>): Promise<T> {
-    const { tries = TRIES, spend } = this.options;
+    const { tries, spend } = this.options;
     const trying = async () => {
       spend?.(statements);
       return work();
@@ -312,26 +308,6 @@ export async function query(db: Database, work: Part | Parts): Promise<unknown> 
   const [{ sql, params }] = queries as [Query];
   const statement = db.$client.prepare(sql).bind(...params);
   return read([await statement.all()]);
-}
-
-/**
- * Does `work`, which must be safe to repeat. Repeats it after a transient error of D1 or of a Durable Object, with
- * exponential backoff and jitter.
- *
- * @param waitMs the approximate delay before the second try; it doubles with each try.
- */
-export async function retryTransient<T>(
-  work: () => T,
-  { tries = TRIES, waitMs = 100 } = {},
-): Promise<Awaited<T>> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await work();
-    } catch (error) {
-      if (attempt === tries || !isRetryable(error)) throw error;
-      await sleep(waitMs * 2 ** (attempt - 1) * (0.5 + Math.random()));
-    }
-  }
 }
 
 const encoder = new TextEncoder();

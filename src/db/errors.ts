@@ -1,4 +1,5 @@
 import { DrizzleQueryError } from "drizzle-orm";
+import { sleep } from "../primitives/timing.ts";
 
 interface D1Error {
   /** The text that Cloudflare documents, without the `D1_ERROR: ` prefix. */
@@ -57,8 +58,31 @@ interface CallError extends Error {
   remote?: boolean;
 }
 
+/** Maximum tries of a query, or of a call to a Durable Object. */
+const TRIES = 4;
+
+/**
+ * Does `work`, which must be safe to repeat. Repeats it after a transient error of D1 or of a Durable Object, with
+ * exponential backoff and jitter.
+ *
+ * @param waitMs the approximate delay before the second try; it doubles with each try.
+ */
+export async function retryTransient<T>(
+  work: () => T,
+  { tries = TRIES, waitMs = 100 }: { tries?: number | undefined; waitMs?: number } = {},
+): Promise<Awaited<T>> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await work();
+    } catch (error) {
+      if (attempt === tries || !isRetryable(error)) throw error;
+      await sleep(waitMs * 2 ** (attempt - 1) * (0.5 + Math.random()));
+    }
+  }
+}
+
 /** Whether to retry immediately after this error of D1 or of a Durable Object. */
-export function isRetryable(error: unknown): boolean {
+function isRetryable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { retryable, durableObjectReset, overloaded, remote }: CallError = error;
   if (overloaded) return false;
@@ -66,12 +90,21 @@ export function isRetryable(error: unknown): boolean {
   return !remote && faultOf(error) === "transient";
 }
 
+/** Thrown if a database takes too long to respond. The query may still be executed. */
+export class DatabaseTimeout extends Error {}
+
 /** Whether the same request may succeed later, because the error is not the fault of the query. */
-export function isTransient(error: unknown): boolean {
+export function isTemporary(error: unknown): boolean {
   const { retryable, durableObjectReset, overloaded } = (error ?? {}) as CallError;
   const fault = faultOf(error);
   return Boolean(
-    retryable || durableObjectReset || overloaded || fault === "transient" || fault === "load",
+    retryable ||
+      durableObjectReset ||
+      overloaded ||
+      fault === "transient" ||
+      fault === "load" ||
+      isMoving(error) ||
+      error instanceof DatabaseTimeout,
   );
 }
 

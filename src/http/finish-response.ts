@@ -5,11 +5,10 @@ import { matchedRoutes } from "hono/route";
 import { ApiError } from "../contract/errors.ts";
 import { InputError } from "../contract/input-error.ts";
 import { READ_MAX_MS } from "../contract/limits.ts";
-import { causeOf, isMoving, isTransient } from "../db/errors.ts";
+import { causeOf, DatabaseTimeout, isMoving, isTemporary } from "../db/errors.ts";
 import { log, logError } from "../log.ts";
 import { withTimeout } from "../primitives/timing.ts";
 import { resetSeconds } from "../rate-limit/window.ts";
-import { DatabaseUnreachable } from "../workspaces/placement.ts";
 import { agentFamily } from "./agent.ts";
 import { addressWindow } from "./authentication.ts";
 import type { AppEnv } from "./context.ts";
@@ -88,7 +87,7 @@ function setRateLimit(headers: Headers, c: Context<AppEnv>): void {
 export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
   if (c.req.method !== "GET" && c.req.method !== "HEAD") return next();
   await withTimeout(READ_MAX_MS, next(), () => {
-    throw new DatabaseUnreachable("the read took too long");
+    throw new DatabaseTimeout("the read took too long");
   });
 });
 
@@ -107,8 +106,7 @@ export const handleError: ErrorHandler<AppEnv> = (thrown, c) => {
     return toResponse(new ApiError("invalid_request", { reason: "invalid_json" }), c);
   // A write that fails during a move is not logged, because the move is announced.
   if (!isMoving(error)) logError("request_failed", error, { requestId: c.get("requestId") });
-  const isTemporary = isTransient(error) || isMoving(error) || error instanceof DatabaseUnreachable;
-  const later = isTemporary ? { retry_after_seconds: RETRY_AFTER_SECONDS } : {};
+  const later = isTemporary(error) ? { retry_after_seconds: RETRY_AFTER_SECONDS } : {};
   return toResponse(new ApiError("internal_error", later), c);
 };
 

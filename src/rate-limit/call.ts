@@ -1,4 +1,4 @@
-import { retryTransient } from "../db/client.ts";
+import { retryTransient } from "../db/errors.ts";
 
 /** The delay before a retry. After a reset, a new object starts within milliseconds. */
 const WAIT_MS = 20;

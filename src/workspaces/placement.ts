@@ -10,6 +10,7 @@ import {
   openDirectory,
   openNamed,
 } from "../db/databases.ts";
+import { DatabaseTimeout } from "../db/errors.ts";
 import { workspaces } from "../db/schema.ts";
 import { logError } from "../log.ts";
 import { withTimeout } from "../primitives/timing.ts";
@@ -79,17 +80,14 @@ export async function findUnbound(env: Env, directory: Database): Promise<string
   return found.flatMap(({ name }) => (name === null || isBound(env, name) ? [] : [name]));
 }
 
-/** Thrown if a database did not respond in time. */
-export class DatabaseUnreachable extends Error {}
-
-/** Waits for a database to respond. @throws DatabaseUnreachable if that takes too long. */
+/** Waits for a database to respond. @throws DatabaseTimeout if that takes too long. */
 export function inTime<T>(
   database: string,
   work: Promise<T>,
   timeoutMs: number = DATABASE_TIMEOUT_MS,
 ): Promise<T> {
   return withTimeout(timeoutMs, work, () => {
-    throw new DatabaseUnreachable(`${database} does not respond`);
+    throw new DatabaseTimeout(`${database} does not respond`);
   });
 }
 

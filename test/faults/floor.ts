@@ -37,8 +37,8 @@ export const FLOOR: Fault[] = [
     ["log.ts", 'error.message.replace(ADDRESSES, "…@…")', "error.message", "no log line holds an e-mail address"],
   ]),
   ...faultsIn("db/", [
-    ["client.ts", "const TRIES = 4;", "const TRIES = 1;", "a query is tried again if the network fails"],
-    ["client.ts", "if (attempt === tries || !isRetryable(error)) throw error;", "if (attempt === TRIES) throw error;", "what a retry cannot mend is not tried again"],
+    ["errors.ts", "const TRIES = 4;", "const TRIES = 1;", "a query is tried again if the network fails"],
+    ["errors.ts", "if (attempt === tries || !isRetryable(error)) throw error;", "if (attempt === TRIES) throw error;", "what a retry cannot mend is not tried again"],
     ["client.ts", "return overClient(new Client($client.client, { ...$client.options, tries: 1 }));", "return overClient($client);", "what cannot be repeated is tried once"],
     ["client.ts", "if (twice !== undefined) throw", "if (false) throw", "columns of one name are not mixed up"],
     ["client.ts", "return [name, read(own)] as const;", "return [name, read(all)] as const;", "results are read where they are"],

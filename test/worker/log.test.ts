@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/d1";
 import { describe, expect, test } from "vitest";
-import { retryTransient } from "../../src/db/client.ts";
+import { retryTransient } from "../../src/db/errors.ts";
 import { workspaces } from "../../src/db/schema.ts";
 import { logError } from "../../src/log.ts";
 import { keepLog } from "../support/log-lines.ts";

@@ -4,7 +4,7 @@ import { eq, sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { qb } from "../../../src/db/builder.ts";
 import * as client from "../../../src/db/client.ts";
-import { causeOf, isTransient } from "../../../src/db/errors.ts";
+import { causeOf, isTemporary } from "../../../src/db/errors.ts";
 import { apiKeys, workspaces } from "../../../src/db/schema.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
 import { openWorkspace } from "../../support/api.ts";
@@ -45,7 +45,7 @@ test("the error of a query leaves the Platform API without parameters", async ()
   const thrown = await query.where(eq(workspaces.name, "zoe@example.com")).catch((error) => error);
   expect(String(thrown)).toContain("zoe@example.com");
   expect(causeOf(thrown)).toBe(CONNECTION_LOST);
-  expect(isTransient(thrown)).toBe(true);
+  expect(isTemporary(thrown)).toBe(true);
   shortenTimers((ms) => ms < 1_000);
   const platform = new Platform(createExecutionContext(), { ...env, DB });
   await expect(platform.revokeApiKey({ keyId: "key_unheard_of" })).rejects.toThrow(CONNECTION_LOST);

@@ -1,6 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { retryTransient } from "../../../src/db/client.ts";
-import { D1_ERRORS, isTransient } from "../../../src/db/errors.ts";
+import { D1_ERRORS, isTemporary, retryTransient } from "../../../src/db/errors.ts";
 import { shortenTimers } from "../../support/timers.ts";
 
 /** What becomes of a query that fails once, and how often it is made. */
@@ -55,7 +54,7 @@ test.each([
   expect(await retried(error)).toEqual(
     isRetried ? { outcome: "found", times: 2 } : { outcome: error, times: 1 },
   );
-  expect(isTransient(error)).toBe(fault !== "query");
+  expect(isTemporary(error)).toBe(fault !== "query");
 });
 
 test.each([
