@@ -220,7 +220,7 @@ test("a retry that is due after a move is in the queue again, with the name of t
   );
   await rowsIn(
     "DB_2",
-    "UPDATE deliveries SET state = 'pending', priority = 3, attempts = 1, due_at = ? WHERE subscription_id = ?",
+    "UPDATE deliveries SET state = 'pending', priority = 3, steps_used = 1, due_at = ? WHERE subscription_id = ?",
     dueAt,
     webhookId,
   );
