@@ -1,8 +1,10 @@
 import { mapEventTypes } from "../src/contract/event-types.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
+  API_KEYS_MAX,
   BODY_MAX_BYTES,
   BODY_MAX_MS,
+  BODY_NESTING_MAX,
   DESCRIPTION_MAX_LENGTH,
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
@@ -22,17 +24,17 @@ import {
   REPLAYS_MAX,
   RESENDS_PENDING_MAX,
   RESPONSES_PER_DAY,
+  RETRIED_DAYS,
   RETRY_AFTER_MAX_SECONDS,
-  RETRY_JITTER,
-  RETRY_SCHEDULE_MS,
   RETRY_WAITS_SECONDS,
   SECRET_OVERLAP_SECONDS,
   SUBSCRIPTIONS_MAX,
   TEST_EVENTS_PER_MINUTE,
   URL_MAX_LENGTH,
+  WORKSPACE_EMAILS_PER_DAY,
 } from "../src/contract/limits.ts";
-import { DAY_MS, HOUR_MS } from "../src/contract/time.ts";
-import { CONCURRENCY_MAX } from "../src/delivery/policy.ts";
+import { DAY_MS } from "../src/contract/time.ts";
+import { CONCURRENCY_MAX, SLOW_RESPONSE_MS } from "../src/delivery/policy.ts";
 import { HEADERS, WEBHOOK_HEADER } from "../src/delivery/post.ts";
 import { signatureHeaders } from "../src/endpoints/signature.ts";
 import { DELIVERIES, HARD_DELIVERIES, writeUnusually } from "../src/events/samples.ts";
@@ -40,7 +42,10 @@ import { FAILURES } from "../src/history/failures.ts";
 import { introductionSections } from "../src/http/document/introduction.ts";
 import { CREATION, PAGES, SECRET, WEBHOOK } from "../src/http/routes/examples.ts";
 import { KEY_LENGTH } from "../src/http/routes/webhooks.ts";
+import { EARLIER_SECRETS_MAX } from "../src/subscriptions/rotation.ts";
 
+/** The limit of `PORTAL_REQUESTS` in wrangler.toml. */
+export const PORTAL_REQUESTS = 300;
 /** How long an event can be resent. */
 const REPLAY_DAYS = REDELIVERY_MAX_AGE_MS / DAY_MS;
 
@@ -117,13 +122,6 @@ function schedule(): string {
   );
 }
 
-/** Returns the time from the first attempt to the last one, without jitter and with all of it. */
-function lastAttempt(): string {
-  const bounds = [RETRY_SCHEDULE_MS, RETRY_SCHEDULE_MS * (1 + RETRY_JITTER)];
-  const [unit, unitMs] = Math.max(...bounds) < 4 * DAY_MS ? ["h", HOUR_MS] : ["days", DAY_MS];
-  return `${bounds.map((ms) => Math.round(ms / unitMs)).join(" to ")}\u00a0${unit}`;
-}
-
 /** Lists every limit that clients and endpoints notice, as a table for each topic. */
 function limits(): string {
   const topics: Record<string, string[][]> = {
@@ -149,6 +147,7 @@ function limits(): string {
         "The page ends early, with `has_more` true.",
       ],
       ["Request body", kibibytes(BODY_MAX_BYTES), "413 `body_too_large`"],
+      ["Nesting of a request body", `${BODY_NESTING_MAX} levels`, "400 `out_of_range`"],
       ["Time for a request body to arrive", words(BODY_MAX_MS / 1000), "400 `body_too_slow`"],
       ["Duration of a read", words(READ_MAX_MS / 1000), "500 with `Retry-After`"],
       [
@@ -156,6 +155,7 @@ function limits(): string {
         `${KEY_LENGTH.min} to ${KEY_LENGTH.max} visible ASCII characters, valid for 24 h`,
         "400 `out_of_range`",
       ],
+      ["API keys of a workspace", String(API_KEYS_MAX), "Revoke one first."],
       ["Validity of a key after its rotation", `up to ${words(KEY_OVERLAP_MAX_SECONDS)}`, ""],
     ],
     Webhooks: [
@@ -176,6 +176,11 @@ function limits(): string {
         `${words(SECRET_OVERLAP_SECONDS.default)} by default, up to ${words(SECRET_OVERLAP_SECONDS.max)}`,
         "",
       ],
+      [
+        "Earlier secrets of a webhook that still sign",
+        String(EARLIER_SECRETS_MAX),
+        "Another rotation is rejected, unless it has no overlap.",
+      ],
     ],
     Deliveries: [
       ["Time for your response", words(POST_TIMEOUT_MS / 1000), "The attempt fails."],
@@ -187,14 +192,23 @@ function limits(): string {
       ],
       ["Requests to an endpoint at a time", `1 to ${CONCURRENCY_MAX}`, ""],
       [
+        "Response that counts as slow",
+        `${words(SLOW_RESPONSE_MS / 1000)} or more`,
+        "Fewer requests at a time",
+      ],
+      [
         "Attempts of a delivery",
-        `${RETRY_WAITS_SECONDS.length + 1}, over ${lastAttempt()}`,
+        `${RETRY_WAITS_SECONDS.length + 1}, over ${RETRIED_DAYS.min} to ${RETRIED_DAYS.max} days`,
         "*Failed for good*",
       ],
-      ["`Retry-After` of your endpoint", `counts up to ${words(RETRY_AFTER_MAX_SECONDS)}`, ""],
+      [
+        "`Retry-After` of your endpoint",
+        `up to ${words(RETRY_AFTER_MAX_SECONDS)}`,
+        "A longer one counts as that.",
+      ],
       [
         "Failures before a webhook is disabled",
-        `${words(DISABLE_AFTER_MS / 1000)} without a success, at least ${DISABLE_AFTER_FAILURES} attempts`,
+        `${words(DISABLE_AFTER_MS / 1000)} without a success, at least ${DISABLE_AFTER_FAILURES} attempts at two or more events`,
         "`disabled_at` is set.",
       ],
       [
@@ -231,11 +245,17 @@ function limits(): string {
       ],
     ],
     Portal: [
+      ["Requests of a workspace", `${PORTAL_REQUESTS} a minute`, "429 `rate_limited`"],
       ["Validity of a link", words(PORTAL_LINK_OPENS_MS / 1000), ""],
       [
         "Session",
         `${words(PORTAL_LINK_MINUTES.default * 60)} by default, up to ${words(PORTAL_LINK_MINUTES.max * 60)}`,
         "",
+      ],
+      [
+        "E-mails to the administrators of a workspace",
+        `${WORKSPACE_EMAILS_PER_DAY} a day`,
+        "Further ones follow later.",
       ],
     ],
   };

@@ -111,13 +111,16 @@ export const RETRY_WAITS_SECONDS: readonly number[] = [
 ];
 
 /** The time from the first attempt of a delivery to the last, without jitter. */
-export const RETRY_SCHEDULE_MS = RETRY_WAITS_SECONDS.reduce(
-  (sum, seconds) => sum + seconds * 1000,
-  0,
-);
+const RETRY_SCHEDULE_MS = RETRY_WAITS_SECONDS.reduce((sum, seconds) => sum + seconds * 1000, 0);
 
 /** Jitter: each delay of the retry schedule is lengthened by up to this share, so that retries spread out. */
 export const RETRY_JITTER = 0.2;
+
+/** How long a delivery is retried, in whole days: without jitter, and with all of it. */
+export const RETRIED_DAYS = {
+  min: Math.floor(RETRY_SCHEDULE_MS / DAY_MS),
+  max: Math.ceil((RETRY_SCHEDULE_MS * (1 + RETRY_JITTER)) / DAY_MS),
+} as const;
 
 /** A delivery that has been tried for this long is exhausted by its next failure, whatever its retry schedule. */
 export const TRIED_FOR_MAX_MS = 84 * HOUR_MS;

@@ -12,7 +12,7 @@ import { findSubscription, isSubscription } from "./subscriptions.ts";
 /** Requests that start later than this after a rotation are signed with the new secret. */
 export const ROTATION_MS = 2_000;
 /** Maximum earlier secrets of one subscription that sign at the same time. */
-const EARLIER_SECRETS_MAX = 4;
+export const EARLIER_SECRETS_MAX = 4;
 
 /**
  * Rotates the secret of a subscription. Its earlier secrets go on signing alongside the new one for the grace

@@ -1,11 +1,12 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname, extname, join } from "node:path";
 import { expect, test } from "vitest";
 import { describeFigures, FIGURES } from "../../bench/figures.ts";
 import { LEAD_BYTES } from "../../bench/price.ts";
 import { platformReference, REFERENCE } from "../../scripts/platform/reference.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { DEPLOYED, FOLDER, fillParts, GUIDES, variablesOf } from "../../site/guides.ts";
+import { PORTAL_REQUESTS } from "../../site/parts.ts";
 import { en } from "../../site/portal/texts/en.ts";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import {
@@ -33,10 +34,9 @@ import {
   REDELIVERY_MAX_AGE_MS,
   REMOVED_AUTOMATIONS_KEPT_DAYS,
   RESPONSES_PER_DAY,
+  RETRIED_DAYS,
   RETRY_AFTER_MAX_SECONDS,
   RETRY_JITTER,
-  RETRY_SCHEDULE_MS,
-  RETRY_WAITS_SECONDS,
   SECRET_OVERLAP_SECONDS,
   STOPS_WITHIN_MS,
   SUBSCRIPTIONS_MAX,
@@ -137,7 +137,7 @@ test.each(PAGES.filter((page) => page !== REFERENCE))(
 
 /** Words for which the docs have another one (site/guides/concepts.md). */
 const OTHER_NAMES =
-  /\b(subscriptions?|quotas?|redeliver\w*|given up|overflow|cron(?! triggers)|overdue|manual sends?|sent by hand|roll(s|ed|ing)? (a|the|your|it) (key|secret))\b/gi;
+  /\b(subscriptions?|no-code receivers?|receiver checker|quotas?|redeliver\w*|given up|overflow|cron(?! triggers)|overdue|manual sends?|sent by hand|roll(s|ed|ing)? (a|the|your|it) (key|secret))\b/gi;
 
 // In the code, a webhook is a subscription.
 const OF_CODE = /^bench|^docs\/deliveries\.md/;
@@ -150,6 +150,14 @@ const seconds = (ms: number) => ms / 1000;
 const shown = (n: number) => n.toLocaleString("en");
 /** How many leads a database holds without their events, in millions. */
 const LEAD_MILLIONS = Math.floor(DATABASE_MAX_BYTES / LEAD_BYTES / 1e6);
+/** In how many languages there are handlers, by the extensions of their files. */
+const HANDLER_LANGUAGES = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight"][
+  new Set(
+    readdirSync(EXAMPLES)
+      .map(extname)
+      .filter((extension) => !["", ".md", ".toml"].includes(extension)),
+  ).size
+];
 const listed = (items: (string | number)[]) => items.join(", ").replace(/, (?!.*, )/, " and ");
 
 /** The figures in pages that are not generated. All other figures are generated, or their page names the constant. */
@@ -180,6 +188,7 @@ test.each([
   ["docs/runbook.md", `has not run for ${SWEPT_WITHIN_MS / MINUTE_MS} min`],
   ["docs/runbook.md", `not respond within ${seconds(DATABASE_TIMEOUT_MS)} s`],
   ["site/guides/support.md", `no check has run for ${SWEPT_WITHIN_MS / MINUTE_MS} min`],
+  ["site/guides/support.md", `not respond within ${seconds(DATABASE_TIMEOUT_MS)} s`],
   ["site/guides/support.md", `due for more than ${STUCK_AFTER_MS / MINUTE_MS} min`],
   ["site/guides/support.md", `more than ${FULL_SHARE_MAX * 100}% full`],
   ["docs/runbook.md", `tried ${EMAIL_WAITS_SECONDS.length + 1} times`],
@@ -214,10 +223,18 @@ test.each([
   ["site/guides/processing.md", `later than ${seconds(POST_TIMEOUT_MS)} s`],
   ["site/guides/processing.md", `can be resent for ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`],
   ["site/guides/retries.md", `a 2xx within ${seconds(POST_TIMEOUT_MS)} s`],
-  ["site/guides/retries.md", `comes ${TRIED_FOR_MAX_MS / HOUR_MS} h after its first attempt`],
-  ["site/guides/concepts.md", `failed ${TRIED_FOR_MAX_MS / HOUR_MS} h after the first`],
+  ["site/guides/retries.md", `fails ${TRIED_FOR_MAX_MS / HOUR_MS} h or more after the first`],
+  ["site/guides/retries.md", `less than ${DISABLE_AFTER_MS / HOUR_MS} h`],
+  ["site/guides/retries.md", `A response after ${seconds(SLOW_RESPONSE_MS)} s or more`],
+  [
+    "site/guides/retries.md",
+    `test at least every ${(CIRCUIT_OUTAGE_SECONDS.at(-1) ?? 0) / 60} min`,
+  ],
   ["site/guides/retries.md", `share of up to ${RETRY_JITTER * 100}%`],
-  ["site/guides/retries.md", `retried for about ${Math.round(RETRY_SCHEDULE_MS / DAY_MS)} days`],
+  ...["retries", "concepts", "processing"].map((guide): [string, string] => [
+    `site/guides/${guide}.md`,
+    `retried for ${RETRIED_DAYS.min} to ${RETRIED_DAYS.max} days`,
+  ]),
   ["site/guides/retries.md", `the events of the last ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`],
   ["site/guides/retries.md", `at most ${shown(PENDING_MAX)} deliveries`],
   ["site/guides/retries.md", `grows to ${CONCURRENCY_MAX} while`],
@@ -230,7 +247,7 @@ test.each([
     "site/guides/retries.md",
     `${CIRCUIT_OUTAGE_SECONDS[0]} s, growing to ${(CIRCUIT_OUTAGE_SECONDS.at(-1) ?? 0) / 60} min`,
   ],
-  ["site/guides/retries.md", `counts up to ${RETRY_AFTER_MAX_SECONDS / 60} min`],
+  ["site/guides/retries.md", `429 or 503, up to ${RETRY_AFTER_MAX_SECONDS / 60} min`],
   ["site/guides/retries.md", `| ${TELL_AFTER_MS / HOUR_MS} h | The administrators`],
   [
     "site/guides/retries.md",
@@ -238,22 +255,27 @@ test.each([
   ],
   ["site/guides/retries.md", `“${en.sendAgain.button.replace(/…$/, "")}”`],
   ["site/guides/retries.md", `“${en.enable.missed}”`],
-  ["site/guides/concepts.md", `All ${RETRY_WAITS_SECONDS.length + 1} attempts failed`],
   ["site/guides/network.md", `at most ${shown(URL_MAX_LENGTH)} characters`],
   ["site/guides/network.md", `up to ${HEADERS_MAX} headers`],
   ["site/guides/network.md", `at most ${shown(HEADER_VALUE_MAX_LENGTH)} visible`],
   ["site/guides/network.md", `up to ${seconds(STOPS_WITHIN_MS)} s after`],
+  ["site/guides/network.md", `up to ${seconds(STOPS_WITHIN_MS)} s later`],
   ["site/guides/network.md", `\`User-Agent: ${HEADERS["User-Agent"]}\``],
-  ["site/guides/portal.md", `works for ${PORTAL_LINK_OPENS_MS / MINUTE_MS} min and`],
-  ["site/guides/portal.md", `the session lasts ${PORTAL_LINK_MINUTES.default / 60} h`],
+  ["site/guides/portal.md", `works for ${PORTAL_LINK_OPENS_MS / MINUTE_MS} min.`],
+  ["site/guides/portal.md", `The session lasts ${PORTAL_LINK_MINUTES.default / 60} h`],
   ["site/guides/testing.md", `${TEST_EVENTS_PER_MINUTE} test events a minute`],
   ["site/guides/errors.md", `itself after ${seconds(READ_MAX_MS)} s`],
   ["site/guides/authentication.md", `at most ${KEY_OVERLAP_MAX_SECONDS / 86_400} days`],
   ["site/guides/troubleshooting.md", `up to ${CONCURRENCY_MAX} at a time`],
   ["site/guides/troubleshooting.md", `longer than ${seconds(POST_TIMEOUT_MS)} s`],
   ["site/guides/troubleshooting.md", `failed for ${DISABLE_AFTER_MS / HOUR_MS} h`],
+  ["site/guides/troubleshooting.md", `at least ${DISABLE_AFTER_FAILURES} attempts`],
   ["site/guides/troubleshooting.md", `“${en.enable.missed}”`],
-  ["site/page/flow.svg", `Any 2xx within ${seconds(POST_TIMEOUT_MS)} seconds`],
+  ["wrangler.toml", `simple = { limit = ${PORTAL_REQUESTS}, period = 60 }`],
+  ["docs/portal.md", `may make ${PORTAL_REQUESTS} requests per minute`],
+  ["site/guides/libraries.md", `in ${HANDLER_LANGUAGES} languages`],
+  ["CHANGELOG.md", `handlers** in ${HANDLER_LANGUAGES} languages`],
+  ["site/page/flow.svg", `Any 2xx within ${seconds(POST_TIMEOUT_MS)} s`],
   ["site/page/flow.svg", `no 2xx within ${seconds(POST_TIMEOUT_MS)} s:`],
   // Handlers do not wait for the rest of a request that we have aborted.
   ...["node.ts", "stripe.ts", "standardwebhooks.ts"].map((file): [string, string] => [
@@ -313,8 +335,7 @@ test("examples/receivers/README.md links every handler", () => {
 test("the example handlers remember an event for as long as it may arrive again", () => {
   const weeks = 6;
   const [, days] = /Keep ids for (\d+) days/.exec(read("site/guides/processing.md")) ?? [];
-  const triedDays = Math.ceil((RETRY_SCHEDULE_MS * (1 + RETRY_JITTER)) / DAY_MS);
-  expect(Number(days)).toBe(REDELIVERY_MAX_AGE_MS / DAY_MS + triedDays);
+  expect(Number(days)).toBe(REDELIVERY_MAX_AGE_MS / DAY_MS + RETRIED_DAYS.max);
   expect(Number(days)).toBeLessThanOrEqual(7 * weeks);
   expect(read("examples/receivers/receiver.php")).toContain("older than six weeks");
   expect(read("examples/receivers/worker.ts")).toContain(`+ ${7 * weeks} * 86_400_000)`);

@@ -14,7 +14,7 @@ const HEADERS: Record<string, string> = {
   [WEBHOOK_HEADER]:
     "The `id` of the webhook. Use it to pick the secret if several webhooks share a URL. This header is not covered by the signature.",
   "X-Service-Signature":
-    "`t=<unix seconds>,v1=<hex>`: the HMAC-SHA256 of `{t}.{raw body}`, keyed with the whole secret, `whsec_` included. While a secret is being rotated, there are several `v1` (`t=…,v1=…,v1=…`) in any order. Accept the delivery if one of them is valid. Reject a `t` more than 5 minutes from your clock.",
+    "`t=<unix seconds>,v1=<hex>`: the HMAC-SHA256 of `{t}.{raw body}`, keyed with the whole secret, `whsec_` included. While a secret is being rotated, there are several `v1` (`t=…,v1=…,v1=…`) in any order. Accept the delivery if one of them is valid. Reject a `t` more than 5 min from your clock.",
   "webhook-id": "The `id` of the event, for Standard Webhooks libraries.",
   "webhook-timestamp": "Unix seconds, for Standard Webhooks libraries.",
   "webhook-signature":
@@ -31,7 +31,7 @@ const TEST_PARAMETERS = Object.keys(TEST_HEADER).map((name) => ({
   schema: { type: "string" as const },
 }));
 
-const HOW = `Verify the signature, deduplicate by \`id\`, and respond with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds.`;
+const HOW = `Verify the signature, deduplicate by \`id\`, and respond with any 2xx within ${POST_TIMEOUT_MS / 1000} s.`;
 
 const RESPONSES = {
   "2XX": { description: "Received. The body is ignored." },

@@ -31,13 +31,13 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   unresolvable_host: "The URL's host name does not exist in DNS.",
   invalid_json: "The body is not valid JSON in UTF-8.",
   body_too_large: "The body is larger than `max` bytes. The status is 413.",
-  body_too_slow: `The body took longer than ${BODY_MAX_MS / 1000} seconds to arrive. Send it again.`,
+  body_too_slow: `The body took longer than ${BODY_MAX_MS / 1000} s to arrive. Send it again.`,
   unsupported_media_type:
     "`Content-Type` is not `application/json`, or the body is compressed. The status is 415.",
   subscription_limit_reached:
     "The workspace already has its maximum of `max` webhooks. Delete one first.",
   idempotency_key_reused:
-    "The `Idempotency-Key` was sent with another body in the last 24 hours. Use a new one for each new webhook.",
+    "The `Idempotency-Key` was sent with another body in the last 24 h. Use a new one for each new webhook.",
 };
 
 /** Whether the same request may succeed later, by code. */

@@ -3,12 +3,11 @@ import {
   PAGE_LIMIT,
   POST_TIMEOUT_MS,
   READ_MAX_MS,
-  RETRY_SCHEDULE_MS,
+  RETRIED_DAYS,
   RETRY_WAITS_SECONDS,
   SECRET_OVERLAP_SECONDS,
   SUBSCRIPTIONS_MAX,
 } from "../../contract/limits.ts";
-import { DAY_MS } from "../../contract/time.ts";
 import { REASONS_EXPLAINED, RETRY } from "./errors.ts";
 
 type ErrorEntry = (typeof ERRORS)[ErrorCode];
@@ -137,20 +136,20 @@ ${table(
 
 Beyond the limit, you get 429 \`rate_limited\`. Wait for the number of seconds in \`Retry-After\` (also in \`details.retry_after_seconds\`), then retry. A 500 that will probably pass also has \`Retry-After\`, for instance after a read that exceeded ${READ_MAX_MS / 1000} s.`;
 
-const VERSIONING = `The version is in the path: \`/v1\`. A breaking change gets a new path prefix, and the old one is served for at least six months from then on. Additions are announced in the changelog. Be prepared for new fields, and for new values of open enumerations. A route that this deployment does not serve yet gives 404 \`route_not_found\`, like an unknown path.`;
+const VERSIONING = `The version is in the path: \`/v1\`. A breaking change gets a new path prefix, and the old one is served for at least 6 months from then on. Additions are announced in the changelog. Be prepared for new fields, and for new values of open enumerations. A route that this deployment does not serve yet gives 404 \`route_not_found\`, like an unknown path.`;
 
 const WEBHOOKS = `Subscribe with \`POST /v1/webhooks\`, giving your URL (HTTPS, a public host, no credentials) and the event types to send to it. The response contains the \`secret\` that signs the deliveries; it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} webhooks, unless agreed otherwise.
 
 Each event is a \`POST\` with a JSON body. Before you process one:
 
-1. **Check its age.** Reject it if \`t\` in \`X-Service-Signature\` differs from your clock by more than 5 minutes.
+1. **Check its age.** Reject it if \`t\` in \`X-Service-Signature\` differs from your clock by more than 5 min.
 2. **Check its signature.** \`v1\` is the HMAC-SHA256 of \`{t}.{raw body}\`, in hex, keyed with the whole secret. Compare in constant time, and accept the delivery if one of several \`v1\` is valid.
 3. **Deduplicate by \`id\`.** The same event can be delivered more than once.
-4. **Respond** with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds, even to events that you do not want.
+4. **Respond** with any 2xx within ${POST_TIMEOUT_MS / 1000} s, even to events that you do not want.
 
-Anything else is retried, ${RETRY_WAITS_SECONDS.length + 1} attempts in all over about ${Math.round(RETRY_SCHEDULE_MS / DAY_MS)} days. After prolonged failures, the webhook is disabled. Check \`disabled_at\` in \`GET /v1/webhooks\`.
+Anything else is retried, ${RETRY_WAITS_SECONDS.length + 1} attempts in all over ${RETRIED_DAYS.min} to ${RETRIED_DAYS.max} days. After prolonged failures, the webhook is disabled. Check \`disabled_at\` in \`GET /v1/webhooks\`.
 
-Deliveries may arrive in any order. Of two states of an automation, keep the one with the later \`updated_at\`. You can rotate a secret in the portal. For ${SECRET_OVERLAP_SECONDS.default / 3600} hours, or as long as you choose, both the old and the new secret sign. The guides have the details: [verify signatures](/docs/guides/signatures), [process events](/docs/guides/processing), and [retries](/docs/guides/retries).`;
+Deliveries may arrive in any order. Of two states of an automation, keep the one with the later \`updated_at\`. You can rotate a secret in the portal. For ${SECRET_OVERLAP_SECONDS.default / 3600} h, or as long as you choose, both the old and the new secret sign. The guides have the details: [verify signatures](/docs/guides/signatures), [process events](/docs/guides/processing), and [retries](/docs/guides/retries).`;
 
 function table(head: string[], rows: string[][]): string {
   const line = (cells: string[]) => `| ${cells.join(" | ")} |`;

@@ -70,7 +70,7 @@ export const CreationHeaders = z.object({
       maxLength: KEY_LENGTH.max,
       param: {
         description:
-          "A string of your choice, different for each new webhook: 1 to 255 visible ASCII characters. If you lose the response, send the same request with the same key within 24 hours to get the same webhook, with its secret.",
+          "A string of your choice, different for each new webhook: 1 to 255 visible ASCII characters. If you lose the response, send the same request with the same key within 24 h to get the same webhook, with its secret.",
       },
     }),
 });
