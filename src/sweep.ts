@@ -44,7 +44,7 @@ type Job = (context: JobContext) => Promise<unknown>;
 /** The jobs that continue while their budget lasts, in each database. */
 const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, limitPending, continueReplays];
 /** The jobs that take some sixty statements together, in each database. */
-const SHORT_JOBS: Job[] = [requeueLate, deleteEnded, deleteOld];
+const SHORT_JOBS: Job[] = [wakeLate, deleteEnded, deleteOld];
 
 /**
  * The scheduled job (the sweep), which runs once a minute. It wakes subscriptions whose messages the queues have lost,
@@ -144,8 +144,8 @@ async function continueReplays({ database, db, env, now, budget }: JobContext): 
 }
 
 /** Sends wake-up messages for subscriptions with late deliveries, from where the last run stopped. */
-async function requeueLate({ database, db, env, now }: JobContext): Promise<void> {
-  const part = "overdue";
+async function wakeLate({ database, db, env, now }: JobContext): Promise<void> {
+  const part = "late";
   const { wakeUps, after } = await findLate(db, await findPosition(db, part), now, true);
   if (wakeUps.length > 0) {
     if (!(await sendWakeUps(env, database, wakeUps)))

@@ -231,7 +231,7 @@ export const EVENTS: Fault[] = [
     ["consumer.ts", "await sendWakeUps(env, database, [{ subscriptionId, queue, wakeAt }]);", "", "a dispatch that failed is repeated"],
   ]),
   ...faultsIn("", [
-    ["sweep.ts", "const SHORT_JOBS: Job[] = [requeueLate, ", "const SHORT_JOBS: Job[] = [", "deliveries whose message was lost are woken", { violation: /has had something to send/, seed: 5 }],
+    ["sweep.ts", "const SHORT_JOBS: Job[] = [wakeLate, ", "const SHORT_JOBS: Job[] = [", "deliveries whose message was lost are woken", { violation: /has had something to send/, seed: 5 }],
     ["subscriptions/subscriptions.ts", "circuits: sql`iif(${isElsewhere}, '{}', ${circuits})`,", "", "the circuit of a type that is no longer listed is forgotten"],
     ["subscriptions/subscriptions.ts", "disabledByFailures: false, ...INITIAL_STATE })", "disabledByFailures: false })", "an enabled subscription begins without failures"],
     ["replay/make-pending.ts", " AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${isDelivery})`", "`", "an event is owed once, though two replays send it"],
