@@ -1,8 +1,16 @@
 /**
  * `npm run price` prints the tables of docs/performance.md that are calculated: the cost of a month at three sizes, and
- * what a client far away waits for. A test compares them.
+ * what a client far away waits for. A test compares them. With `--leads`, it prints the cost for that many leads.
  */
+import { parseArguments, parseCount } from "../scripts/shared/command.ts";
 import { print } from "../scripts/shared/terminal.ts";
+
+const USAGE = `npm run price -- [--leads N]
+
+Prints what a month costs, in US dollars: each lead is announced to three webhooks.
+
+  --leads N  the leads of a month, instead of three sizes
+`;
 
 /** Cloudflare's prices on the Workers Paid plan, in dollars, and what it includes each month. */
 const PRICES_OF = "2026-11-26";
@@ -104,9 +112,9 @@ const dollars = (amount: number) =>
 const millions = (count: number) => `${count / 1e6} M leads`;
 const row = (cells: string[]) => `| ${cells.join(" | ")} |`;
 
-/** Writes the tables in Markdown. */
-export function priceTables(): string {
-  const columns = SIZES.flatMap((events) => WAYS.map((way) => ({ events, way })));
+/** Writes the tables in Markdown, for months with so many leads. */
+export function priceTables(sizes = SIZES): string {
+  const columns = sizes.flatMap((events) => WAYS.map((way) => ({ events, way })));
   const uses = columns.map(({ events, way }) => useOf(events, { way }));
   const heads = columns.map(
     ({ events, way }) =>
@@ -132,13 +140,13 @@ export function priceTables(): string {
     ),
   ];
 
-  const events = Math.max(...SIZES);
+  const events = Math.max(...sizes);
   const base = totalOf(useOf(events, { way: "alone" }));
   const choices: [string, Choice][] = [
     ["record by the hundred", { way: "together" }],
     ["receive events instead of reading pages", { way: "alone", pagesPerEvent: 0 }],
     ["log one invocation in ten (`head_sampling_rate`)", { way: "alone", sampledLines: 0.1 }],
-    ["all of these", { way: "together", pagesPerEvent: 0, sampledLines: 0.1 }],
+    ["all of these, which overlap", { way: "together", pagesPerEvent: 0, sampledLines: 0.1 }],
   ];
   const savings = [
     row([`${millions(events)}, one by one: ${dollars(base)}`, "saves"]),
@@ -173,4 +181,11 @@ export function distanceTable(): string {
   ].join("\n");
 }
 
-if (import.meta.main) print(`${priceTables()}\n\n${distanceTable()}`);
+if (import.meta.main) {
+  const { leads } = parseArguments(USAGE, { leads: { type: "string" } }).values;
+  print(
+    leads === undefined
+      ? `${priceTables()}\n\n${distanceTable()}`
+      : priceTables([parseCount("--leads", leads)]),
+  );
+}

@@ -150,6 +150,8 @@ const seconds = (ms: number) => ms / 1000;
 const shown = (n: number) => n.toLocaleString("en");
 /** How many leads a database holds without their events, in millions. */
 const LEAD_MILLIONS = Math.floor(DATABASE_MAX_BYTES / LEAD_BYTES / 1e6);
+/** The jurisdictions that wrangler.toml lists. */
+const [, JURISDICTIONS = ""] = /is to stay: (.*?);/.exec(read("wrangler.toml")) ?? [];
 /** In how many languages there are handlers, by the extensions of their files. */
 const HANDLER_LANGUAGES = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight"][
   new Set(
@@ -163,6 +165,7 @@ const listed = (items: (string | number)[]) => items.join(", ").replace(/, (?!.*
 /** The figures in pages that are not generated. All other figures are generated, or their page names the constant. */
 test.each([
   ["README.md", `holds about ${LEAD_MILLIONS} million leads`],
+  ["docs/deploying.md", `\`wrangler.toml\` is ${JURISDICTIONS.replaceAll('"', "`")}, or empty`],
   ["docs/performance.md", `which is ${LEAD_MILLIONS} million leads`],
   ["docs/performance.md", `a lead takes ${LEAD_BYTES} bytes`],
   ["docs/deliveries.md", `The lease ends after ${seconds(LEASE_MS)} s`],
@@ -195,8 +198,16 @@ test.each([
   ["docs/runbook.md", `${EMAIL_WAITS_SECONDS.length} times in 2 days`],
   ["docs/admin.md", `once it has lasted ${TELL_AFTER_MS / HOUR_MS} h`],
   ["docs/admin.md", `retried ${EMAIL_WAITS_SECONDS.length} times`],
-  ["docs/admin.md", `up to ${PORTAL_LASTING_CHANGES_PER_DAY} a day`],
-  ["docs/admin.md", `the newest ${shown(PORTAL_CHANGES_KEPT)}.`],
+  ["docs/admin.md", `up to ${PORTAL_LASTING_CHANGES_PER_DAY} times a day`],
+  ["docs/admin.md", `the newest ${shown(PORTAL_CHANGES_KEPT)} are`],
+  [
+    "docs/admin.md",
+    `every call to the Platform API except ${listed(
+      Object.entries(OPERATIONS)
+        .filter(([, { skipsAuditTrail }]) => skipsAuditTrail)
+        .map(([name]) => `\`${name}\``),
+    )}`,
+  ],
   ["docs/runbook.md", `retried within ${seconds(LEASE_MS)} s`],
   ["docs/keys.md", `(${SECRET_OVERLAP_SECONDS.default / 3600} h by default)`],
   ["docs/admin.md", `${SUBSCRIPTIONS_MAX} per workspace`],
