@@ -269,11 +269,11 @@ const changeDeliveries = prepared(
 const bringForward = prepared(
   qb
     .update(deliveries)
-    .set({ dueAt: sql`min(${deliveries.dueAt}, ${NOW})` })
+    .set({ dueAt: NOW })
     .where(
       sql`${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")}
         AND ${deliveries.eventId} IN (SELECT value FROM json_each(${sql.placeholder("dueNow")}))
-        AND ${deliveries.state} = 'pending' AND ${deliveries.priority} = ${PRIORITY.retry}
+        AND ${deliveries.state} = 'pending'
         AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${WE_LEASED_LAST})`,
     ),
 );
