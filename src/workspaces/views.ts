@@ -90,7 +90,7 @@ export const ApiKeyView = z.object({
   ),
   revokedAt: Time.nullable(),
   expiresAt: Time.nullable().describe(
-    "when the key expires, after it was rolled; null if it does not",
+    "when the key expires, after it was rotated; null if it does not",
   ),
   requestsPerWindow: z.int().describe("its rate limit"),
   windowSeconds: z.int(),

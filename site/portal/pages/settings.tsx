@@ -130,7 +130,7 @@ function Ending({ webhook }: { webhook: WebhookDetails }) {
   const isDisabled = webhook.state === "disabled";
   return (
     <>
-      <Setting title={t.settings.pause} text={isDisabled ? t.disable.text : t.disable.offer}>
+      <Setting title={t.settings.switch} text={isDisabled ? t.disable.text : t.disable.offer}>
         <DialogButton label={isDisabled ? t.enable.button : t.disable.button}>
           {(onClose) =>
             isDisabled ? (

@@ -324,7 +324,7 @@ export const en = {
     secretText: "Your server verifies the signature of each delivery with it. It was shown once.",
     show: "Show the whole URL",
     hide: "Hide",
-    pause: "Pause",
+    switch: "Enable or disable",
     remove: "Delete",
     removeText: "Ends the webhook and deletes its history. This cannot be undone.",
   },

@@ -290,7 +290,7 @@ export const fr: Texts = {
       "Votre serveur s’en sert pour vérifier la signature de chaque livraison. Il n’a été affiché qu’une fois.",
     show: "Afficher l’URL complète",
     hide: "Masquer",
-    pause: "Suspension",
+    switch: "Activer ou désactiver",
     remove: "Suppression",
     removeText: "Met fin au webhook et supprime son historique. Cette action est irréversible.",
   },

@@ -122,7 +122,7 @@ Continue while \`has_more\` is true; \`next_cursor\` is null on the last page. A
 
 Items that are added or removed while you paginate make you neither miss nor repeat others. A cursor is opaque, does not expire, and is only valid for its own list. Any other cursor gives 400 with the reason \`unreadable\`.`;
 
-const RATE_LIMITS = `Each key may make a fixed number of requests per window. Every response to a request with a valid key shows the state of its window:
+const RATE_LIMITS = `Every key may make a fixed number of requests per window. Every response to a request with a valid key shows the state of its window:
 
 ${table(
   ["Header", "Meaning"],
