@@ -18,7 +18,7 @@ export interface Output {
 }
 
 /** A process that was started here. */
-export interface Run {
+interface Run {
   /** Resolves with its exit code when it ends; null if a signal ended it. */
   ended: Promise<number | null>;
   /** Ends it and every process that it started. */
