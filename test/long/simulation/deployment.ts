@@ -143,6 +143,8 @@ export function deploy(world: World, store: Store, worker: LoadedWorker) {
     subscribe,
     runScheduledJob,
     /** Whether no wake-up message is underway, and no consumer of an earlier one may still run. */
+    /** Whether each queue has at least as many consumers at once as a deployment. */
+    isOfFullSize: concurrency >= 10,
     areQueuesIdle: () => fast.isIdle() && slow.isIdle(),
     /** How often the queues of deliveries have passed on a batch. */
     consumed: () => fast.invocations() + slow.invocations(),

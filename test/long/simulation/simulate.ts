@@ -15,7 +15,10 @@ import { Violation, World } from "./world.ts";
 /** In which everything must settle once only endpoints fail: what fails is exhausted after 84 hours. */
 const SETTLED_WITHIN_MS = 10 * 24 * HOUR_MS;
 
-/** How long an endpoint that responds at once waits for an event, whatever other endpoints do. */
+/**
+ * How long an endpoint that responds at once waits for an event, whatever other endpoints do. With a few consumers at once,
+ * it also waits for dispatches to others, which take ten seconds each.
+ */
 const PROMPT_MS = 20_000;
 
 /** The result of one seed. */
@@ -163,7 +166,7 @@ async function liveWithFaults(life: Life, worker: LoadedWorker): Promise<void> {
         (one) => one.subscriptionId === id,
       )) {
         const waitedMs = startedAt - (store.committedAt.get(eventId) ?? 0);
-        if (!before.has(eventId) && waitedMs > PROMPT_MS)
+        if (deployment.isOfFullSize && !before.has(eventId) && waitedMs > PROMPT_MS)
           throw new Violation(`${id} responds at once, and waited ${waitedMs} ms for ${eventId}`);
       }
   }
