@@ -39,7 +39,6 @@ export function mailbox(
       const error = new Error(`the mail service does not serve ${email.to}`);
       throw typeof code === "string" ? Object.assign(error, { code }) : error;
     }
-    await env.EMAIL.send(email);
     sent.push(email);
   };
   const sendBatch = async (messages: MessageSendRequest<EmailMessage>[]) => {

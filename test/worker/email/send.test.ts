@@ -44,6 +44,12 @@ async function disabled(adminEmails: Parameters<typeof createWorkspace>[0] = [AD
   return { id, workspaceId };
 }
 
+/** Passes e-mails on to the runtime's mail service, which throws at one that lacks something. */
+const acceptedBy = (service: SendEmail) => async (email: Email) => {
+  await service.send(email);
+  return false;
+};
+
 /** The events that were logged about e-mails. */
 function eventsLogged(): string[] {
   const events = lines.filter((line) => line.startsWith("{")).map((line) => JSON.parse(line).event);
@@ -53,7 +59,7 @@ function eventsLogged(): string[] {
 describe("the administrators of a workspace", () => {
   test("get one e-mail each, in French, from the address that is configured", async () => {
     await disabled(ADMINS);
-    const { sweepAt, sent } = mailbox();
+    const { sweepAt, sent } = mailbox(acceptedBy(env.EMAIL));
     await sweepAt(NOW);
     const subject = expect.stringContaining("Webhook désactivé");
     expect(sent).toMatchObject(ADMINS.map((to) => ({ to, from: env.EMAIL_FROM, subject })));
@@ -78,10 +84,10 @@ describe("the administrators of a workspace", () => {
 
   test("see the platform's name as the sender, if it has one", async () => {
     await disabled();
-    const { env: bindings, tried, sweepAt } = mailbox(() => true);
+    const { env: bindings, sent, sweepAt } = mailbox(acceptedBy(env.EMAIL));
     bindings.PORTAL_NAME = "Plateforme";
     await sweepAt(NOW);
-    expect(tried).toMatchObject([{ from: { email: env.EMAIL_FROM, name: "Plateforme" } }]);
+    expect(sent).toMatchObject([{ from: { email: env.EMAIL_FROM, name: "Plateforme" } }]);
   });
 });
 
