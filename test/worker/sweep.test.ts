@@ -112,18 +112,18 @@ describe("the sweep", () => {
   test("wakes a thousand subscriptions, and the next run continues with the others", async () => {
     const { id, workspaceId, drafts } = await owed(1, NOW - HOUR_MS);
     await db.delete(deliveries);
-    const ids = Array.from({ length: 2_200 }, (_, i) => `whk_${String(i).padStart(25, "0")}`);
+    const ids = Array.from({ length: 1_100 }, (_, i) => `whk_${String(i).padStart(25, "0")}`);
     await insertSubscriptions(ids.map((id) => ({ id, workspaceId })));
     const overdue = { eventId: drafts[0]?.id ?? "", workspaceId, dueAt: NOW - HOUR_MS };
     await insertDeliveries(ids.map((subscriptionId) => ({ subscriptionId, ...overdue })));
     const woken: string[][] = [];
-    for (let i = 0; i < 4; i++) {
+    for (let i = 0; i < 3; i++) {
       const { env, fast } = isolated();
       await sweep(env, NOW);
       woken.push(fast.map(({ subscriptionId }) => subscriptionId));
     }
-    expect(woken.map(({ length }) => length)).toEqual([1_000, 1_000, 200, 1_000]);
-    expect(woken.slice(0, 3).flat()).toEqual(ids);
+    expect(woken.map(({ length }) => length)).toEqual([1_000, 100, 1_000]);
+    expect(woken.slice(0, 2).flat()).toEqual(ids);
     await db.delete(subscriptions).where(ne(subscriptions.id, id));
     await db.delete(deliveries);
   });
@@ -208,17 +208,24 @@ describe("the sweep", () => {
 
   test("of more databases than it can sweep at once takes them in turn", async () => {
     const swept: string[] = [];
-    const names = ["DB", "DB_2", "DB_3", "DB_4", "DB_5", "DB_6"];
+    // Beside the one that works.
+    const names = ["DB_2", "DB_3", "DB_4", "DB_5", "DB_6"];
     const databases = names.map((name) => {
       const before = (_: number, texts: string[]) => {
-        if (/DELETE FROM "?audit_trail/i.test(texts.join())) swept.push(name);
+        if (texts.join().includes("sweep_positions")) swept.push(name);
+        throw BROKEN;
       };
       return [name, observedDatabase({ before }).DB];
     });
     const deployment = { ...isolated().env, ...Object.fromEntries(databases) };
-    for (let minute = 0; minute < names.length; minute++)
-      await sweep(deployment, NOW + minute * MINUTE_MS);
-    const times = names.map((name) => swept.filter((each) => each === name).length);
+    const turns: string[][] = [];
+    for (let minute = 0; minute <= names.length; minute++) {
+      await expect(sweep(deployment, NOW + minute * MINUTE_MS)).rejects.toThrow(
+        "jobs of the sweep failed",
+      );
+      turns.push([...new Set(swept.splice(0))]);
+    }
+    const times = names.map((name) => turns.filter((turn) => turn.includes(name)).length);
     expect(times).toEqual(names.map(() => 4));
   });
 

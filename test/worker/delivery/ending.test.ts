@@ -1,10 +1,10 @@
 import { exports } from "cloudflare:workers";
-import { eq } from "drizzle-orm";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { and, eq, lt } from "drizzle-orm";
+import { afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { PENDING_MAX } from "../../../src/contract/limits.ts";
 import { combine, commit, openDatabase } from "../../../src/db/client.ts";
-import { type deliveries, PRIORITY, workspaces } from "../../../src/db/schema.ts";
+import { deliveries, PRIORITY, workspaces } from "../../../src/db/schema.ts";
 import { LEASE_MS } from "../../../src/dispatch/claims.ts";
 import {
   cancelPendingOf,
@@ -18,6 +18,7 @@ import { openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
+  createWorkspace,
   db,
   deliveriesTo,
   dispatchAt,
@@ -28,7 +29,6 @@ import {
   LINES,
   observedDatabase,
   owed,
-  setDeliveries,
   setSubscription,
   statesOf,
   subscribe,
@@ -137,43 +137,46 @@ test("no request goes to the old URL of a subscription later than 2 s after a ch
   expect(await statesOf(id)).toEqual({ delivered: 20 });
 });
 
+test.each<[door: string, withdraw: (id: string, owner: Owner) => Promise<unknown>]>([
+  ["disableWebhook", (webhookId) => exports.Platform.disableWebhook({ webhookId })],
+  ["deleteWebhook", (webhookId) => exports.Platform.deleteWebhook({ webhookId })],
+  [
+    "setWorkspaceAccess",
+    (_, { workspaceId }) => exports.Platform.setWorkspaceAccess({ workspaceId, granted: false }),
+  ],
+  ["DELETE /v1/webhooks/{id}", (id, { api }) => api.delete(`/v1/webhooks/${id}`)],
+])(
+  "pending deliveries are cancelled through the queues, without the sweep, by %s",
+  async (_, withdraw) => {
+    const owner = await openWorkspace();
+    const { id } = await subscribe(owner.workspaceId);
+    await announceLeads(owner.workspaceId, 2, Date.now());
+    await withdraw(id, owner);
+    await expect.poll(() => statesOf(id)).toEqual({ cancelled: 2 });
+  },
+);
+
 describe("a large backlog that is withdrawn", () => {
   test("is cancelled in chunks, and not posted to anyone", async () => {
-    const { workspaceId, id } = await owed(5_000, NOW);
+    const { workspaceId, id } = await owed(2_500, NOW);
     await commit(db, deleteSubscription(workspaceId, id, NOW));
-    expect(await statesOf(id)).toEqual({ pending: 5_000 });
+    expect(await statesOf(id)).toEqual({ pending: 2_500 });
     const statesAfter: Record<string, number>[] = [];
     const after = async () => void statesAfter.push(await statesOf(id));
     await dispatchOn(observedDatabase({ after }).DB, NOW + 1, [id], OK, "slow");
     expect(statesAfter.slice(0, 3)).toEqual([
-      { pending: 5_000 },
-      { cancelled: 1_000, pending: 4_000 },
-      { cancelled: 2_000, pending: 3_000 },
+      { pending: 2_500 },
+      { cancelled: 1_000, pending: 1_500 },
+      { cancelled: 2_000, pending: 500 },
     ]);
-    expect(await statesOf(id)).toEqual({ cancelled: 5_000 });
+    expect(await statesOf(id)).toEqual({ cancelled: 2_500 });
     expect(await subscriptionRow(id)).toMatchObject({ hasToEnd: false });
     const ledger = await exports.Platform.ledger({ workspaceId });
-    expect(ledger).toMatchObject({ created: 5_000, cancelled: 5_000, addsUp: true });
-  });
-
-  test.each<[door: string, withdraw: (id: string, owner: Owner) => Promise<unknown>]>([
-    ["disableWebhook", (webhookId) => exports.Platform.disableWebhook({ webhookId })],
-    ["deleteWebhook", (webhookId) => exports.Platform.deleteWebhook({ webhookId })],
-    [
-      "setWorkspaceAccess",
-      (_, { workspaceId }) => exports.Platform.setWorkspaceAccess({ workspaceId, granted: false }),
-    ],
-    ["DELETE /v1/webhooks/{id}", (id, { api }) => api.delete(`/v1/webhooks/${id}`)],
-  ])("is cancelled to the end through the queues, without the sweep: %s", async (_, withdraw) => {
-    const owner = await openWorkspace();
-    const { id } = await subscribe(owner.workspaceId);
-    await announceLeads(owner.workspaceId, 1_100, Date.now());
-    await withdraw(id, owner);
-    await expect.poll(() => statesOf(id)).toEqual({ cancelled: 1_100 });
+    expect(ledger).toMatchObject({ created: 2_500, cancelled: 2_500, addsUp: true });
   });
 
   test("is not revived if access returns in the meantime", async () => {
-    const { workspaceId, id } = await owed(5_000, NOW);
+    const { workspaceId, id } = await owed(1_500, NOW);
     let now = NOW;
     const clock = steadyClock();
     const held = await heldDispatch(() => now, id);
@@ -187,9 +190,9 @@ describe("a large backlog that is withdrawn", () => {
     const rows = await deliveriesTo(id);
     const sent = rows.filter(({ state }) => state === "delivered").map(({ eventId }) => eventId);
     expect(sent).toEqual(expect.arrayContaining(fresh));
-    expect(await statesOf(id)).toEqual({ cancelled: 4_999, delivered: 4 });
+    expect(await statesOf(id)).toEqual({ cancelled: 1_499, delivered: 4 });
     const ledger = await exports.Platform.ledger({ workspaceId });
-    expect(ledger).toMatchObject({ created: 5_003, pending: 0, addsUp: true });
+    expect(ledger).toMatchObject({ created: 1_503, pending: 0, addsUp: true });
   });
 });
 
@@ -256,75 +259,87 @@ test("a deleted subscription without pending deliveries needs no dispatch", asyn
 });
 
 describe("too many pending deliveries", () => {
-  /** Inserts pending deliveries of events that are newer than all others. */
-  const insertNewer = (
-    count: number,
-    { id, workspaceId }: { id: string; workspaceId: string },
-    values: Partial<typeof deliveries.$inferInsert> = {},
-  ) =>
-    insertDeliveries(
-      Array.from({ length: count }, (_, i) => ({
-        subscriptionId: id,
-        eventId: `evt_z${i}`,
-        workspaceId,
-        dueAt: NOW + HOUR_MS,
-        ...values,
-      })),
+  let about: { workspaceId: string; id: string };
+  /** Two deliveries fewer than the bound. */
+  const newest = Array.from({ length: PENDING_MAX - 2 }, (_, i) => `evt_z${i}`);
+
+  beforeAll(async () => {
+    const workspaceId = await createWorkspace();
+    about = { workspaceId, ...(await subscribe(workspaceId)) };
+    await insertPending(newest);
+  });
+
+  afterEach(async () => {
+    await db
+      .delete(deliveries)
+      .where(and(eq(deliveries.subscriptionId, about.id), lt(deliveries.eventId, "evt_z")));
+    await setSubscription(about.id, { hasToEnd: false, pendingExhaustedAt: null });
+  });
+
+  function insertPending(eventIds: string[], values: Partial<typeof deliveries.$inferInsert> = {}) {
+    const { workspaceId, id: subscriptionId } = about;
+    const row = { workspaceId, subscriptionId, dueAt: NOW + HOUR_MS, ...values };
+    return insertDeliveries(eventIds.map((eventId) => ({ eventId, ...row })));
+  }
+
+  /** The exhausted deliveries, oldest first; all others are too many to read. */
+  function exhaustedRows() {
+    const isExhausted = and(
+      eq(deliveries.subscriptionId, about.id),
+      eq(deliveries.state, "exhausted"),
     );
+    return db.select().from(deliveries).where(isExhausted).orderBy(deliveries.eventId);
+  }
+
   /** Runs the scheduled job, and then the dispatch that it wakes. */
-  async function limit(id: string) {
+  async function limit() {
     const { env, fast, slow } = isolated();
     await sweep(env, NOW);
-    const woken = [...fast, ...slow].filter(({ subscriptionId }) => subscriptionId === id);
-    if (woken.length > 0) await dispatchAt(NOW, [id], NOT_SENT);
+    const woken = [...fast, ...slow].filter(({ subscriptionId }) => subscriptionId === about.id);
+    if (woken.length > 0) await dispatchAt(NOW, [about.id], NOT_SENT);
     return woken.length > 0;
   }
   const NOT_SENT = () => expect.unreachable("nothing is sent");
 
   test.each([
-    ["as many as the bound", PENDING_MAX - 2, {}, 0],
-    ["two beyond the bound", PENDING_MAX, {}, 2],
-    ["those of a replay, which do not count", PENDING_MAX, { priority: PRIORITY.replay }, 0],
-  ])("are exhausted from the oldest on: %s", async (_, count, values, exhausted) => {
-    const about = await owed(2, NOW + HOUR_MS);
-    const ids = about.drafts.map((draft) => draft.id);
-    const failed = { lastAt: NOW - HOUR_MS, lastOutcome: "answered", lastStatus: 500 };
-    await setDeliveries(about.id, { ...failed, lastDurationMs: 20 });
-    await insertNewer(count, about, values);
-    expect(await limit(about.id)).toBe(exhausted > 0);
-    const rows = await deliveriesTo(about.id);
-    const found = rows.filter(({ state }) => state === "exhausted");
-    expect(found.map(({ eventId }) => eventId).toSorted()).toEqual(
-      ids.slice(0, exhausted).toSorted(),
-    );
-    expect(found).toMatchObject(
-      Array(exhausted).fill({
-        settledAt: NOW,
-        lastOutcome: "overflow",
-        lastAt: NOW,
-        lastStatus: null,
-        lastDurationMs: null,
-      }),
-    );
-    expect(await subscriptionRow(about.id)).toMatchObject({
-      hasToEnd: false,
-      pendingExhaustedAt: exhausted > 0 ? NOW : null,
-    });
-    expect(await limit(about.id)).toBe(false);
-  });
+    ["as many as the bound", ["evt_1", "evt_2"], []],
+    ["two beyond the bound", ["evt_1", "evt_2", "evt_3", "evt_4"], ["evt_1", "evt_2"]],
+  ])(
+    "are exhausted from the oldest on, but for those of a replay: %s",
+    async (_, ids, exhausted) => {
+      const failed = { lastAt: NOW - HOUR_MS, lastOutcome: "answered", lastStatus: 500 };
+      await insertPending(ids, { ...failed, lastDurationMs: 20 });
+      await insertPending(["evt_0"], { priority: PRIORITY.replay });
+      expect(await limit()).toBe(exhausted.length > 0);
+      expect(await exhaustedRows()).toMatchObject(
+        exhausted.map((eventId) => ({
+          eventId,
+          settledAt: NOW,
+          lastOutcome: "overflow",
+          lastAt: NOW,
+          lastStatus: null,
+          lastDurationMs: null,
+        })),
+      );
+      expect(await subscriptionRow(about.id)).toMatchObject({
+        hasToEnd: false,
+        pendingExhaustedAt: exhausted.length > 0 ? NOW : null,
+      });
+      expect(await limit()).toBe(false);
+    },
+  );
 
   test("stay pending while their workspace moves, and since when there were too many stays noted", async () => {
-    const about = await owed(1, NOW + HOUR_MS);
     const since = { pendingExhaustedAt: NOW - HOUR_MS };
     await setSubscription(about.id, since);
-    await insertNewer(PENDING_MAX, about);
+    await insertPending(["evt_1", "evt_2", "evt_3"]);
     const lock = (writeLock: "draining" | null) =>
       db.update(workspaces).set({ writeLock }).where(eq(workspaces.id, about.workspaceId));
     await lock("draining");
-    await limit(about.id);
+    await limit();
     expect(await statesOf(about.id)).toEqual({ pending: PENDING_MAX + 1 });
     await lock(null);
-    await limit(about.id);
+    await limit();
     expect(await statesOf(about.id)).toEqual({ pending: PENDING_MAX, exhausted: 1 });
     expect(await subscriptionRow(about.id)).toMatchObject(since);
   });
