@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import {
   A_LEAD,
   A_RUN,
@@ -26,21 +26,26 @@ const URL = "https://hooks.example.com/automations?a=1";
 async function subscribed(events?: string[]) {
   const { api } = await openWorkspace();
   const created = await subscribe(api, URL, events);
-  const read = async () => (await api.get<Page<Webhook>>("/webhooks")).body.data[0] as Webhook;
-  return { created, read, webhook: await read() };
+  const [webhook] = (await api.get<Page<Webhook>>("/webhooks")).body.data as [Webhook];
+  return { created, webhook };
 }
 
 describe("Webhook (subscription)", () => {
-  test("A webhook has all its fields, and no others", async () => {
-    expect((await subscribed()).webhook).toEqual(A_WEBHOOK);
+  let { created, webhook } = {} as Awaited<ReturnType<typeof subscribed>>;
+  beforeAll(async () => {
+    ({ created, webhook } = await subscribed());
   });
 
-  test("`id` has the prefix `whk_`", async () => {
-    expect((await subscribed()).webhook.id).toEqual(idOf("whk"));
+  test("A webhook has all its fields, and no others", () => {
+    expect(webhook).toEqual(A_WEBHOOK);
   });
 
-  test("`url` is the subscribed URL", async () => {
-    expect((await subscribed()).webhook.url).toBe(URL);
+  test("`id` has the prefix `whk_`", () => {
+    expect(webhook.id).toEqual(idOf("whk"));
+  });
+
+  test("`url` is the subscribed URL", () => {
+    expect(webhook.url).toBe(URL);
   });
 
   test("`events` are the subscribed event kinds", async () => {
@@ -48,17 +53,15 @@ describe("Webhook (subscription)", () => {
     expect((await subscribed(events)).webhook.events.toSorted()).toEqual(events);
   });
 
-  test("`created_at` is a date-time", async () => {
-    expect((await subscribed()).webhook.created_at).toEqual(DATE_TIME);
+  test("`created_at` is a date-time", () => {
+    expect(webhook.created_at).toEqual(DATE_TIME);
   });
 
-  test("The creation response adds `secret`, a string", async () => {
-    const { created } = await subscribed();
+  test("The creation response adds `secret`, a string", () => {
     expect(created).toEqual({ ...A_WEBHOOK, secret: expect.stringMatching(/./) });
   });
 
-  test("`secret` is not in the list", async () => {
-    const { created, webhook } = await subscribed();
+  test("`secret` is not in the list", () => {
     expect([webhook.id, "secret" in created, "secret" in webhook]).toEqual([
       created.id,
       true,

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { type Api, openWorkspace, type Page, subscribe } from "./support.ts";
 
 /** Makes three items. @returns their ids. */
@@ -53,42 +53,42 @@ const LISTS: {
 ];
 
 describe.each(LISTS)("Pagination envelope of `$list`", ({ open }) => {
+  let api: Api;
+  let path: string;
+  let ids: string[];
+  beforeAll(async () => {
+    ({ api, path, ids } = await open());
+  });
+
   test("The envelope has `data`, `has_more` and `next_cursor`, and no other field", async () => {
-    const { api, path } = await open();
     const [data, next_cursor] = [expect.any(Array), expect.any(String)];
     expect((await api.get(`${path}?limit=2`)).body).toEqual({ data, has_more: true, next_cursor });
   });
 
   test("`data` are the items", async () => {
-    const { api, path, ids } = await open();
     const { data } = (await api.get<Page>(path)).body;
     expect(data.map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
   });
 
   test("`data` has no more items than `limit`", async () => {
-    const { api, path } = await open();
     expect((await api.get<Page>(`${path}?limit=2`)).body.data).toHaveLength(2);
   });
 
   test.each(["", "null"])("A `cursor` that is %j means the first page", async (cursor) => {
-    const { api, path } = await open();
     const first = await api.get<Page>(`${path}?limit=2`);
     const { body } = await api.get<Page>(`${path}?limit=2&cursor=${cursor}`);
     expect(body.data).toEqual(first.body.data);
   });
 
   test("`has_more` is true when a further page exists", async () => {
-    const { api, path } = await open();
     expect((await api.get<Page>(`${path}?limit=2`)).body.has_more).toBe(true);
   });
 
   test("`has_more` is false when no further page exists", async () => {
-    const { api, path } = await open();
     expect((await api.get<Page>(`${path}?limit=3`)).body.has_more).toBe(false);
   });
 
   test("`next_cursor` leads to the next page, without gap or repetition", async () => {
-    const { api, path } = await open();
     const { data: all } = (await api.get<Page>(path)).body;
     const paged = [];
     for (let cursor: string | null = ""; cursor !== null; ) {
@@ -101,7 +101,6 @@ describe.each(LISTS)("Pagination envelope of `$list`", ({ open }) => {
   });
 
   test("`next_cursor` is null when there is no next page", async () => {
-    const { api, path } = await open();
     expect((await api.get<Page>(path)).body.next_cursor).toBeNull();
   });
 });

@@ -1,5 +1,6 @@
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import {
+  type Answer,
   type Automation,
   anError,
   controls,
@@ -70,23 +71,25 @@ describe("Automation `status`", () => {
     ["error", "active"],
     ["error", "paused"],
   ])("from `%s` to `%s` through the API", (from, to) => {
-    test("The move is rejected with 422 `automation_not_controllable`", async () => {
-      const { api, path } = await openAutomation(from);
-      const answer = await api.patch(path, { status: to });
+    let automation: Awaited<ReturnType<typeof openAutomation>>;
+    let before: Automation;
+    let answer: Answer;
+    beforeAll(async () => {
+      automation = await openAutomation(from);
+      before = await automation.read();
+      answer = await automation.api.patch(automation.path, { status: to });
+    });
+
+    test("The move is rejected with 422 `automation_not_controllable`", () => {
       expect(answer).toMatchObject({ status: 422, body: anError("automation_not_controllable") });
     });
 
     test("The automation stays unchanged", async () => {
-      const { api, path, read } = await openAutomation(from);
-      const before = await read();
-      expect((await api.patch(path, { status: to })).status).toBe(422);
-      expect(await read()).toEqual(before);
+      expect(await automation.read()).toEqual(before);
     });
 
     test("No event is emitted", async () => {
-      const { api, path, events } = await openAutomation(from);
-      expect((await api.patch(path, { status: to })).status).toBe(422);
-      expect(await events(0)).toEqual([]);
+      expect(await automation.events(0)).toEqual([]);
     });
   });
 
@@ -139,20 +142,22 @@ describe("Webhook subscription", () => {
   });
 
   describe.skipIf(!controls)("after prolonged delivery failures", () => {
-    test("The subscription is disabled, with its `disabled_at` set", async () => {
-      const { webhook } = await openDisabledByFailures();
-      expect(webhook.disabled_at).toEqual(DATE_TIME);
+    let disabled: Awaited<ReturnType<typeof openDisabledByFailures>>;
+    beforeAll(async () => {
+      disabled = await openDisabledByFailures();
+    });
+
+    test("The subscription is disabled, with its `disabled_at` set", () => {
+      expect(disabled.webhook.disabled_at).toEqual(DATE_TIME);
     });
 
     test("The administrators of the workspace are notified", async () => {
-      const { adminEmails } = await openDisabledByFailures();
-      for (const address of adminEmails) expect(await readEmails(address)).not.toEqual([]);
+      for (const address of disabled.adminEmails) expect(await readEmails(address)).not.toEqual([]);
     });
 
     test("No event is emitted for it", async () => {
-      const { listener, recordLead } = await openDisabledByFailures();
-      await recordLead();
-      const received = await listener.waitFor(3);
+      await disabled.recordLead();
+      const received = await disabled.listener.waitFor(3);
       const types = received.map(({ delivery }) => delivery.type);
       expect(types).toEqual(["lead.created", "lead.created", "lead.created"]);
     });

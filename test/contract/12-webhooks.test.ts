@@ -1,6 +1,7 @@
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import {
   A_WEBHOOK,
+  type Api,
   anError,
   isAuthentic,
   openReceiver,
@@ -14,13 +15,18 @@ import {
 
 const BODY = { url: "https://hooks.example.com/automations", events: ["lead.created"] };
 
+/** The API of a workspace that has no subscription. */
+let empty: Api;
+beforeAll(async () => {
+  empty = (await openWorkspace()).api;
+});
+
 /** Expects that this cannot be subscribed to, because of the named property. */
 async function expectRefused(body: unknown, parameter?: string) {
-  const { api } = await openWorkspace();
-  const answer = await api.post("/webhooks", body);
+  const answer = await empty.post("/webhooks", body);
   expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
   if (parameter) expect(answer.body.error.details.parameter).toMatch(parameter);
-  expect((await api.get<Page>("/webhooks")).body.data).toEqual([]);
+  expect((await empty.get<Page>("/webhooks")).body.data).toEqual([]);
 }
 
 describe("`POST /webhooks`", () => {

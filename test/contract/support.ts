@@ -376,7 +376,7 @@ export async function eventually<Value>(
   for (;;) {
     const value = await read();
     if (isExpected(value) || Date.now() > until) return value;
-    await sleep(100);
+    await sleep(250);
   }
 }
 
