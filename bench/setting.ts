@@ -26,7 +26,7 @@ export function start(
 ): Promise<Runtime> {
   const bundle = built.get(name) ?? (name === "shipped" ? buildWorker() : buildEntry(name));
   built.set(name, bundle);
-  return startRuntime({ ...options, bundle, vars: QUOTA, withoutAssets: true });
+  return startRuntime({ ...options, bundle, vars: QUOTA });
 }
 
 /** The runtimes of a smoke run, by bundle: its figures say nothing, so benches may disturb each other. */

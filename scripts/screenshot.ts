@@ -57,7 +57,7 @@ if (!executablePath) throw new Error("no Chromium found: install it, or set CHRO
 const [word = ""] = process.argv.slice(2);
 buildWorker();
 await using stack = new AsyncDisposableStack();
-const runtime = await startRuntime();
+const runtime = await startRuntime({ assets: true });
 stack.defer(() => runtime.stop());
 let answer: Answer = 200;
 const receiver = await startReceiver(() => answer);

@@ -43,8 +43,8 @@ export interface RuntimeOptions {
   beside?: V4WorkerOptions[];
   /** Compatibility flags of wrangler.toml that the Worker runs without. */
   withoutFlags?: string[];
-  /** Omits static assets: locally, their router is one more Worker in front of this one. */
-  withoutAssets?: boolean;
+  /** Serves static assets, such as pages and /openapi.json. Their router is one more Worker, which is slow to start. */
+  assets?: boolean;
   /** Answers all requests that the Worker makes, whatever their host. */
   outbound?: RequestListener;
   /** Receives each e-mail that the Worker sends, as its headers. */
@@ -90,7 +90,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
   const config: Record<string, unknown> = { ...workerOptions };
   delete config.rootPath;
   delete config.modulesRules;
-  if (options.withoutAssets) delete config.assets;
+  if (!options.assets) delete config.assets;
   const { withoutFlags = [] } = options;
   config.compatibilityFlags = [
     ...settings.compatibility_flags.filter((flag: string) => !withoutFlags.includes(flag)),

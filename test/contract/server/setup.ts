@@ -58,6 +58,7 @@ export default async function setup({ provide }: TestProject) {
   const emails: string[] = [];
   const start = async (vars: Record<string, string>) => {
     const runtime = await startRuntime({
+      assets: true,
       onEmail: (email) => emails.push(email),
       outbound: subscribers.answer,
       vars: {

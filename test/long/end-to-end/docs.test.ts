@@ -17,7 +17,7 @@ import { opened } from "../../node/support/opened.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
 
 const browser = await openBrowser();
-const runtime = await opened(startRuntime());
+const runtime = await opened(startRuntime({ assets: true }));
 const workspace = await openWorkspace(runtime, { agentName: "Garage <b>du</b> Parc" });
 const [automationId = ""] = await workspace.recordAutomations(["1"]);
 const { apiKey } = workspace;

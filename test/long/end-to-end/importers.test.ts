@@ -17,7 +17,7 @@ import { operationsOf } from "../../support/document.ts";
 const require = createRequire(import.meta.url);
 
 const receiver = await opened(startReceiver());
-const runtime = await opened(startRuntime());
+const runtime = await opened(startRuntime({ assets: true }));
 const { origin } = runtime.url;
 const { recordAutomations, recordRuns, recordLeads, subscribe, apiKey } =
   await openWorkspace(runtime);

@@ -10,6 +10,7 @@ import { until } from "../../support/until.ts";
 const logs: string[] = [];
 const runtime = await opened(
   startRuntime({
+    assets: true,
     vars: { AUTH_FAILURES: 1_000, ALLOW_LOCAL_WEBHOOKS: "" },
     // Without those of the preparations and the runtime's own, which may come late.
     onLog: (line) => /^{(?!.*"platform_call")/.test(line) && logs.push(line),

@@ -14,7 +14,7 @@ const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 1_000);
 /** Requests sent concurrently: each iteration of the property sends one volley. */
 const VOLLEY = 20;
 
-const runtime = await opened(startRuntime({ vars: { ALLOW_LOCAL_WEBHOOKS: "" } }));
+const runtime = await opened(startRuntime({ assets: true, vars: { ALLOW_LOCAL_WEBHOOKS: "" } }));
 
 const FOREIGN = "Canari d’un autre";
 

@@ -26,7 +26,7 @@ interface BuiltClient {
 
 /** For a file of tests: the service, and the client built for it. Without a network, tests are skipped. */
 export async function openClient(options: RuntimeOptions = {}) {
-  const runtime = await opened(startRuntime(options));
+  const runtime = await opened(startRuntime({ ...options, assets: true }));
   const built = (await buildClient(runtime.url.origin)) as BuiltClient;
   afterAll(() => built?.remove());
   beforeEach((t) => {

@@ -21,7 +21,7 @@ export async function setStage() {
   let answer: Answer = 204;
   let leads = 0;
   const browser = await openBrowser();
-  const runtime = await opened(startRuntime({ vars: { PORTAL_SIGNING_KEYS } }));
+  const runtime = await opened(startRuntime({ assets: true, vars: { PORTAL_SIGNING_KEYS } }));
   const receiver = await opened(startReceiver(() => answer));
   const { PLATFORM } = runtime.env;
   const makeLink = async (workspaceId: string, options: LinkOptions = {}) => {
