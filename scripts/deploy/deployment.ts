@@ -94,17 +94,12 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   const config = await readConfig(options.configFile, options.environment);
   if (options.environment)
     refuseShared(options.environment, config, await readConfig(options.configFile));
-  const local = openWrangler(env, everyCall);
-  const cloudflare = await findCloudflare(local, env, config.account_id);
-  if (!cloudflare) {
-    if (!dryRun) throw new Error(`${NOT_LOGGED_IN}.`);
-    print(`${NOT_LOGGED_IN}. The account is not checked; the Worker is built:`);
-    return build(local);
-  }
+  const cloudflare = await findCloudflare(openWrangler(env, everyCall), env, config.account_id);
+  if (!cloudflare) throw new Error(`${NOT_LOGGED_IN}.`);
   const account = { ...env, CLOUDFLARE_ACCOUNT_ID: cloudflare.accountId };
   const wrangler = openWrangler(account, everyCall);
   const found = await inspect(options, cloudflare, config, given);
-  if (dryRun) return rehearse(wrangler, config, found);
+  if (dryRun) return rehearse(config, found);
   expectCopied(options, env, found.secrets);
   const secrets = {
     ...given,
@@ -203,18 +198,8 @@ function findSecrets(environment: NodeJS.ProcessEnv): Secrets {
   return given;
 }
 
-/** Builds the Worker without deploying it. */
-async function build(wrangler: Wrangler): Promise<void> {
-  const code = await wrangler.show(["deploy", "--dry-run"]);
-  if (code !== 0) throw new Error("The Worker cannot be built.");
-}
-
-/** Builds the Worker, and prints what a deployment would do. */
-async function rehearse(
-  wrangler: Wrangler,
-  config: Unstable_Config,
-  { secrets, databases, queues }: Found,
-): Promise<void> {
+/** Prints what a deployment would do. */
+function rehearse(config: Unstable_Config, { secrets, databases, queues }: Found): void {
   const [, another] = databasesIn(config);
   const steps = [
     ...secrets.map((name) => `generate ${name}`),
@@ -223,7 +208,6 @@ async function rehearse(
     `apply the missing migrations${another ? " to each database" : ""}`,
     `deploy the Worker ${config.name}`,
   ];
-  await build(wrangler);
   print(["Nothing was changed. A deployment would", ...steps].join("\n  - "));
 }
 
@@ -324,8 +308,8 @@ async function shift(
     );
 }
 
-const ANSWERS_WELL = "It refuses an invented key, serves this document, and is healthy.";
-const NOT_WORSE = "It refuses an invented key, and serves this document.";
+const ANSWERS_WELL = "It refuses an invented key, and is healthy.";
+const NOT_WORSE = "It refuses an invented key.";
 
 /** The commit that is checked out, as a version's tag; null without git. */
 function commitTag(): string | null {

@@ -9,8 +9,7 @@ its databases and queues, applies migrations, generates missing secrets, uploads
 it, and only then gives it the traffic. Run it again for each new version.
 
   --env NAME     deploy the environment [env.NAME] of wrangler.toml instead of production
-  --dry-run      check the account, if you are logged in, and build the Worker; show what would be
-                 done, and change nothing
+  --dry-run      check the account, show what would be done, and change nothing
   --at-once      give the new version the traffic before it is tested: Cloudflare requires that if the
                  version changes Durable Object classes, and the test does at a new address, and if a
                  proxy removes headers

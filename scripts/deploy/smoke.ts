@@ -1,8 +1,4 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { isDeepStrictEqual } from "node:util";
-import { ROOT } from "../shared/checkout.ts";
 
 /** How long to wait between two tries. */
 const PAUSE_MS = 2_000;
@@ -82,12 +78,9 @@ async function testOnce(address: string, version: TestedVersion): Promise<TestRe
   }
   const isUnhealthy =
     health.status === UNHEALTHY && version.headers !== undefined && (await isFailing(address));
-  const others = (await Promise.all([checkRefusal(ask), checkDocument(ask)])).filter(
-    (fault) => fault !== null,
-  );
   const healthFault = isUnhealthy ? null : checkHealth(health);
   return {
-    faults: healthFault === null ? others : [healthFault, ...others],
+    faults: [healthFault, await checkRefusal(ask)].filter((fault) => fault !== null),
     // A Worker that throws answers with a page of Cloudflare's, which names nothing.
     isItsOwn: !!answering || health.headers.has("x-ratelimit-limit") || health.status >= 500,
     isUnhealthy,
@@ -114,21 +107,6 @@ async function checkRefusal(ask: Ask): Promise<string | null> {
   // The address of whoever deploys may be blocked.
   if (answer.status === 401 || answer.status === 429) return null;
   return `GET /v1/automations responds to an invented key with ${answer.status}`;
-}
-
-/** The document is that of this checkout. */
-async function checkDocument(ask: Ask): Promise<string | null> {
-  const answer = await ask("/openapi.json");
-  if (typeof answer === "string") return answer;
-  const own = JSON.parse(readFileSync(join(ROOT, "openapi.json"), "utf8"));
-  return isDeepStrictEqual(withoutOwn(answer.json), withoutOwn(own))
-    ? null
-    : "GET /openapi.json is not the document of this checkout";
-}
-
-/** A document without what each deployment has of its own: its address and its contact. */
-function withoutOwn(document: Record<string, unknown> | null) {
-  return { ...document, servers: null, info: { ...(document?.info as object), contact: null } };
 }
 
 /** The service is healthy. */

@@ -275,7 +275,6 @@ const NAMED = { "X-Service-Version": VERSION };
 /** A deployment that answers well, but for one path. */
 const WELL: Record<string, RequestListener> = {
   [LIST]: (_, to) => to.writeHead(401, HEADERS).end("{}"),
-  "/openapi.json": (_, to) => to.end(readFileSync(join(ROOT, "openapi.json"))),
   "/health": (_, to) => to.writeHead(200, NAMED).end('{ "status": "ok" }'),
 };
 
@@ -303,11 +302,6 @@ test.each<[string, path: string, RequestListener]>([
     (_, to) => to.writeHead(500, HEADERS).end(),
   ],
   [`${LIST} responds without x-ratelimit-reset`, LIST, (_, to) => to.writeHead(401, UNRESET).end()],
-  [
-    "/openapi.json is not the document of this checkout",
-    "/openapi.json",
-    (_, to) => to.end('{ "openapi": "3.1.0" }'),
-  ],
   ["/health responds with 503", "/health", (_, to) => to.writeHead(503, NAMED).end()],
   [
     `/health is answered by the version ${OTHER}, not by ${VERSION}`,

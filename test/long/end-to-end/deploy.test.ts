@@ -78,9 +78,9 @@ describe("npm run deploy, one version after the other,", () => {
 
   test("then continues: it has everything in its jurisdiction, the tables, and the secrets", async () => {
     const { cloudflare } = site();
-    const { code, output } = await site().command();
+    const { code, output } = await site().deploy();
     expect(output).toContain("npm run platform -- --remote createWorkspace");
-    expect(output).toContain("It refuses an invented key, serves this document, and is healthy.");
+    expect(output).toContain("It refuses an invented key, and is healthy.");
     expect(code).toBe(0);
     expect(cloudflare.databases).toMatchObject([{ name: "public-api", jurisdiction: "eu" }]);
     expect(worker().subdomain).toEqual({ enabled: true, previews_enabled: false });
@@ -100,30 +100,6 @@ describe("npm run deploy, one version after the other,", () => {
     const environment = readFileSync(join(site().folder, BUILD_ENVIRONMENT), "utf8");
     expect(environment).toContain("CLOUDFLARE_API_TOKEN=");
     expect(environment).not.toContain(SECRETS.ENCRYPTION_KEYS);
-  });
-
-  test("tests a later version by its name before it has traffic", async () => {
-    const { id: former } = newest();
-    const { cloudflare, overrides } = site();
-    cloudflare.changes.length = 0;
-    const { code, output } = await site().deploy({});
-    const { id, annotations } = newest();
-    // It has all migrations.
-    expect(output).not.toContain("Migrating the database");
-    expect(output).toContain(
-      `Back to the version before: npx wrangler rollback ${former} --config=`,
-    );
-    expect(code).toBe(0);
-    expect(annotations).toEqual({
-      "workers/tag": expect.stringMatching(new RegExp(`^${COMMIT.slice(0, 12)}(-changed)?$`)),
-    });
-    expect(new Set(overrides)).toEqual(new Set([`public-api="${id}"`]));
-    const [latest, tested] = worker().deployments;
-    expect([tested, latest]).toEqual([{ [former]: 100, [id]: 0 }, { [id]: 100 }]);
-    const order = cloudflare.changes.map((change) => change.replace(/.*\//, ""));
-    expect(order.filter((word) => /^(versions|deployments|schedules)$/.test(word))).toEqual([
-      ...["versions", "deployments", "deployments", "schedules"],
-    ]);
   });
 
   test("gives a version that is less healthy than the one before it no traffic", async () => {
@@ -153,22 +129,38 @@ describe("npm run deploy, one version after the other,", () => {
     expect([code, newest().id === former]).toEqual([1, false]);
   });
 
-  test("rotates secrets, also while the service is unhealthy and the latest version does not serve", async () => {
+  test("tests a later version by its name before it has traffic, and rotates secrets, while the service is unhealthy", async () => {
+    const { cloudflare, overrides, replaced } = site();
     const before = secrets();
+    // The latest version does not serve, and the one that does throws.
     [served = ""] = Object.keys(worker().deployments[0] ?? {});
-    // The version that serves throws.
-    site().replaced["/health"] = ({ headers }, response) =>
+    expect(served).not.toBe(newest().id);
+    replaced["/health"] = ({ headers }, response) =>
       "cloudflare-workers-version-overrides" in headers
         ? response.writeHead(503).end()
         : bare(response).writeHead(500).end();
+    cloudflare.changes.length = 0;
+    overrides.length = 0;
     const { code, output } = await site().deploy({ ENCRYPTION_KEYS: ROTATED, PLATFORM_KEYS });
-    delete site().replaced["/health"];
-    expect(output).toContain("It refuses an invented key, and serves this document.");
+    delete replaced["/health"];
+    const { id, annotations } = newest();
+    // It has all migrations.
+    expect(output).not.toContain("Migrating the database");
+    expect(output).toContain("It refuses an invented key.");
     expect(output).toContain("In two minutes, run: npm run platform -- --remote health");
     expect(code).toBe(0);
     [, wayBack = ""] = /^Back to the version before: npx wrangler (.+)$/m.exec(output) ?? [];
     expect(secrets()).toEqual({ ...before, ENCRYPTION_KEYS: ROTATED, PLATFORM_KEYS });
-    expect(worker().deployments[0]).toEqual({ [newest().id]: 100 });
+    expect(annotations).toEqual({
+      "workers/tag": expect.stringMatching(new RegExp(`^${COMMIT.slice(0, 12)}(-changed)?$`)),
+    });
+    expect(new Set(overrides)).toEqual(new Set([`public-api="${id}"`]));
+    const [latest, tested] = worker().deployments;
+    expect([tested, latest]).toEqual([{ [served]: 100, [id]: 0 }, { [id]: 100 }]);
+    const order = cloudflare.changes.map((change) => change.replace(/.*\//, ""));
+    expect(order.filter((word) => /^(versions|deployments|schedules)$/.test(word))).toEqual([
+      ...["versions", "deployments", "deployments", "schedules"],
+    ]);
   });
 
   test("prints the command that goes back", async () => {

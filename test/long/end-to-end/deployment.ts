@@ -86,7 +86,7 @@ export function useSite(lifetime: "test" | "file"): () => Site {
   let site: (Site & { close(): Promise<unknown> }) | undefined;
   let worker: Runtime;
   beforeAll(async () => {
-    worker = await startRuntime({ assets: true });
+    worker = await startRuntime();
     if (lifetime === "file") site = await openSite(worker);
     return () => Promise.all([worker.stop(), site?.close()]);
   });
