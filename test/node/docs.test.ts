@@ -22,6 +22,12 @@ const twins = [...site.keys()].filter(
 );
 const entries: Entry[] = JSON.parse(textOf("docs/search.json"));
 
+const contentsOf = (html: string) => /<nav class="contents".*?>(.*?)<\/nav>/s.exec(html)?.[1] ?? "";
+/** The paths of all pages, in reading order. */
+const order = [...contentsOf(textOf("docs.html")).matchAll(/<li><a href="([^"#]+)"/g)].map(
+  ([, path = ""]) => path,
+);
+
 /** What the Worker serves beside the files of the site. */
 const ELSEWHERE = ["/mcp", "/docs/check-receiver.mjs"];
 
@@ -54,10 +60,27 @@ test.each(pages)("%s links only to what is served, and to anchors that exist", (
   expect(inside.filter((link) => !leadsSomewhere(link, path))).toEqual([]);
 });
 
+test("The contents have each guide, each part of the reference and the changes, in reading order", () => {
+  const paths = order.filter((path) => !path.startsWith("/docs/guides/"));
+  expect(order.slice(0, 2)).toEqual(["/docs", "/docs/guides/concepts"]);
+  expect(paths).toEqual([
+    ...["/docs", "/docs/reference", "/docs/reference/automations", "/docs/reference/leads"],
+    ...["/docs/reference/runs", "/docs/reference/webhooks", "/docs/changelog"],
+  ]);
+});
+
+test.each(order)(
+  "%s has one heading, is the current page, and has nothing that the policy blocks",
+  (path) => {
+    const html = textOf(`${path.slice(1)}.html`);
+    expect(html.match(/<h1[ >]/g)).toHaveLength(1);
+    const current = [...contentsOf(html).matchAll(/<a href="([^"]+)" aria-current="page"/g)];
+    expect(current.map(([, href]) => href)).toEqual([path]);
+    expect(html).not.toMatch(/<style|<script(?! [^>]*src=)|<[a-z][^>]* (style|on[a-z]+)="/);
+  },
+);
+
 test("each page leads to the next one of the contents, and back", () => {
-  const first = textOf("docs.html");
-  const [, list = ""] = /<nav class="contents".*?>(.*?)<\/nav>/s.exec(first) ?? [];
-  const order = [...list.matchAll(/<li><a href="([^"#]+)"/g)].map(([, path = ""]) => path);
   expect(order.length).toBe(pages.length - 1);
   for (const [place, path] of order.entries()) {
     const text = textOf(`${path.slice(1)}.html`);

@@ -81,6 +81,7 @@ export async function openPage(
       ...(await page.evaluate<string[]>("breaches.splice(0)")),
     ],
     empty: async () => {
+      for (const other of context.pages()) if (other !== page) await other.close();
       await page.unrouteAll({ behavior: "ignoreErrors" });
       if (page.url() !== "about:blank")
         await page.evaluate("localStorage.clear(), sessionStorage.clear()");
@@ -162,18 +163,58 @@ export async function tooSmallIn(page: Page): Promise<string[]> {
 
 /** The rules of axe that depend on colours. */
 const COLOUR_RULES = ["color-contrast", "link-in-text-block"];
-/** For `violationsIn`: what depends on colours, and what does not. */
-export const COLOURS = { runOnly: COLOUR_RULES };
-export const STRUCTURE = {
-  rules: Object.fromEntries(COLOUR_RULES.map((rule) => [rule, { enabled: false }])),
-};
 
-/** What axe finds wrong in the page's current state. */
-export async function violationsIn(page: Page, options: object = {}): Promise<string[]> {
+/** What axe finds wrong in the page's current state, but for its colours. */
+export async function structureViolationsIn(page: Page): Promise<string[]> {
+  const rules = Object.fromEntries(COLOUR_RULES.map((rule) => [rule, { enabled: false }]));
+  return runAxe(page, "document", { rules });
+}
+
+/**
+ * Finds one element for each look of a text: its colour, what is behind it up to the first opaque background, whether it
+ * counts as large (WCAG 1.4.3), and what tells a link from the text around it.
+ */
+const LOOKS = `
+  const styles = new Map();
+  const styleOf = (e) => styles.get(e) ?? styles.set(e, getComputedStyle(e)).get(e);
+  const behind = (e) => {
+    const { backgroundColor: colour, backgroundImage, opacity } = styleOf(e);
+    const isOpaque = !/^rgba|\\//.test(colour) && opacity === "1";
+    return [colour, backgroundImage, opacity, isOpaque || !e.parentElement ? "" : behind(e.parentElement)].join();
+  };
+  const looks = new Map();
+  for (const e of document.querySelectorAll("body *")) {
+    const hasText = [...e.childNodes].some(({ nodeType, data }) => nodeType === 3 && data.trim());
+    if (!(hasText || e.matches("input, select, textarea")) || !e.checkVisibility()) continue;
+    const { color, fontSize, fontWeight, textDecorationLine } = styleOf(e);
+    const size = parseFloat(fontSize);
+    const isLarge = size >= 24 || (size >= 18.66 && fontWeight >= 700);
+    const link = e.localName === "a" ? textDecorationLine + styleOf(e.parentElement).color : "";
+    looks.set([color, isLarge, link, behind(e)].join(), e);
+  }`;
+
+/**
+ * What axe finds wrong in the colours of the page.
+ *
+ * @param seen the looks of texts that were examined before, which are not examined again. Those of this page are added.
+ */
+export async function colourViolationsIn(page: Page, seen: Set<string>): Promise<string[]> {
+  const added = await page.evaluate<string[]>(`(() => {
+    ${LOOKS}
+    for (const look of ${JSON.stringify([...seen])}) looks.delete(look);
+    globalThis.examined = [...looks.values()];
+    return [...looks.keys()];
+  })()`);
+  for (const look of added) seen.add(look);
+  return added.length > 0 ? runAxe(page, "{ include: examined }", { runOnly: COLOUR_RULES }) : [];
+}
+
+/** Runs axe on what the expression `context` stands for in the page. */
+async function runAxe(page: Page, context: string, options: object): Promise<string[]> {
   if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(AXE);
   // Otherwise axe finds a selector for each element that is right, too.
   const quick = { resultTypes: ["violations"], selectors: false };
   return page.evaluate<string[]>(
-    `axe.run(${JSON.stringify({ ...quick, ...options })}).then(({ violations }) => violations.map(({ id, nodes }) => id + nodes[0].html))`,
+    `axe.run(${context}, ${JSON.stringify({ ...quick, ...options })}).then(({ violations }) => violations.map(({ id, nodes }) => id + nodes[0].html))`,
   );
 }
