@@ -11,16 +11,20 @@ let visit: Visit;
 let page: Page;
 let workspaceId: string;
 let webhookId: string;
+/** Whether the next test needs another page. */
+let isSpent: boolean;
 
 beforeEach(async () => {
   stage.answerWith(204);
   stage.receiver.posts.length = 0;
   workspaceId = await stage.makeWorkspace();
   webhookId = await stage.subscribe(workspaceId);
-  visit = await stage.open(workspaceId);
+  visit = await stage.takePage();
+  await stage.enter(visit, workspaceId);
   page = visit.page;
+  isSpent = false;
   return async () => {
-    await visit.close();
+    await stage.returnPage(isSpent);
     await PLATFORM.deleteWebhook({ webhookId });
   };
 });
@@ -168,7 +172,9 @@ test("A session's end is announced two minutes before, in dialogs, too, and a li
   const { url } = await PLATFORM.createPortalLink({ workspaceId, validMinutes: 3, actor: "Zoë" });
   await page.evaluate("sessionStorage.clear()");
   await page.goto("about:blank");
+  // The page has this clock from now on.
   await page.clock.install();
+  isSpent = true;
   await page.goto(
     new URL(new URL(String(url)).pathname + new URL(String(url)).hash, stage.runtime.url).href,
   );

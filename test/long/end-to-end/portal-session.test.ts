@@ -1,5 +1,5 @@
 import type { Page, Request } from "playwright-core";
-import { expect, test } from "vitest";
+import { afterEach, expect, test } from "vitest";
 import { signPortalToken } from "../../../src/platform/portal-token.ts";
 import { openPage, see } from "../../node/support/browser.ts";
 import { heading, PORTAL_SIGNING_KEYS, setStage } from "../../node/support/portal.ts";
@@ -9,8 +9,14 @@ const stage = await setStage();
 const { browser, runtime, makeLink, makeWorkspace } = stage;
 const { PLATFORM } = runtime.env;
 
-/** Opens an empty page. */
-const openEmpty = () => openPage(browser, runtime.url, { locale: "en-GB" });
+afterEach(() => stage.returnPage());
+
+/** Opens the portal of a workspace through a link. */
+async function open(workspaceId: string) {
+  const visit = await stage.takePage();
+  await stage.enter(visit, workspaceId);
+  return visit;
+}
 /** Follows the link to the use of keys. */
 async function goToUsage(page: Page, name = "API keys"): Promise<void> {
   await page.getByRole("link", { name }).click();
@@ -33,7 +39,7 @@ async function makeExpiredLink(workspaceId: string): Promise<string> {
 test("a session is opened by a link, whose token leaves the address and is only sent to be exchanged", async () => {
   const link = await makeLink(await makeWorkspace());
   const token = new URL(link).hash.slice(1);
-  const { page, faults, close } = await openEmpty();
+  const { page, faults, close } = await openPage(browser, runtime.url);
   const requests: Request[] = [];
   const read = (request: Request) => requests.push(request);
   page.on("request", read);
@@ -69,7 +75,7 @@ test("a session is opened by a link, whose token leaves the address and is only 
 
 test("a session gives way to another workspace's only if the reader says so", async () => {
   const [lyon, paris] = [await makeWorkspace("Lyon"), await makeWorkspace("Paris")];
-  const { page, faults, close } = await openEmpty();
+  const { page, faults } = await stage.takePage();
   await page.goto(await makeLink(lyon));
   await goToUsage(page);
 
@@ -97,11 +103,10 @@ test("a session gives way to another workspace's only if the reader says so", as
   await page.getByRole("dialog", { name: "Open Lyon?" }).waitFor();
   expect(await page.title()).toBe("Webhooks – Paris – API and webhooks");
   expect(await faults()).toEqual([]);
-  await close();
 });
 
 test("A session is renewed by a link to its workspace, and by no other fragment", async () => {
-  const { page, faults, close } = await openEmpty();
+  const { page, faults } = await stage.takePage();
   await page.goto(new URL("/portal", runtime.url).href);
   await heading(page, "Open the portal from the app").waitFor();
 
@@ -125,21 +130,19 @@ test("A session is renewed by a link to its workspace, and by no other fragment"
   await heading(page, "API keys").waitFor();
   expect(await page.getByRole("dialog").count()).toBe(0);
   expect(await faults()).toEqual([]);
-  await close();
 });
 
 test("a link that has run out opens no session, and the page says so", async () => {
-  const { page, close } = await openEmpty();
+  const { page } = await stage.takePage();
   await page.goto(await makeExpiredLink(await makeWorkspace()));
   await heading(page, "This link has expired").waitFor();
   await see(page, "can be opened for two minutes. Get a new one");
   expect([placeOf(page), await keptIn(page)]).toEqual(["#/webhooks", ""]);
-  await close();
 });
 
 test("An expired link leaves a session open", async () => {
   const workspaceId = await makeWorkspace("Lyon");
-  const { page, close } = await stage.open(workspaceId);
+  const { page } = await open(workspaceId);
   await follow(page, await makeExpiredLink(workspaceId));
   const notice = page.getByRole("dialog", { name: "The link has expired" });
   await see(notice, "This tab still shows Lyon.");
@@ -154,14 +157,13 @@ test("An expired link leaves a session open", async () => {
   expect(await keptIn(page)).toBe("");
   await follow(page, await makeLink(await makeWorkspace()));
   await see(page, "No webhooks yet");
-  await close();
 });
 
 test("a session opens only while the workspace has access", async () => {
   const workspaceId = await makeWorkspace();
   const grant = (granted: boolean) => PLATFORM.setWorkspaceAccess({ workspaceId, granted });
   await grant(false);
-  const { page, close } = await openEmpty();
+  const { page } = await stage.takePage();
   const denied = heading(page, "This workspace has no access");
   const tryAgain = page.getByRole("button", { name: "Try again" });
   await page.route("**/portal/api/session", (route) => route.abort());
@@ -183,11 +185,10 @@ test("a session opens only while the workspace has access", async () => {
   await grant(true);
   await tryAgain.click();
   await heading(page, "Your session has ended").waitFor();
-  await close();
 });
 
 test("the page recovers from a network failure, too many requests and what does not exist", async () => {
-  const { page, close } = await stage.open(await makeWorkspace());
+  const { page } = await open(await makeWorkspace());
   await see(page, "No webhooks yet");
   await page.context().setOffline(true);
   await page.getByRole("link", { name: "API keys" }).click();
@@ -218,13 +219,12 @@ test("the page recovers from a network failure, too many requests and what does 
     await page.getByRole("link", { name: "See all webhooks" }).click();
     await see(page, "No webhooks yet");
   }
-  await close();
 });
 
 test("a new tab of the same browser has the session, and its place", async () => {
   const workspaceId = await makeWorkspace();
   await stage.subscribe(workspaceId);
-  const { page, faults, close } = await stage.open(workspaceId);
+  const { page, faults } = await open(workspaceId);
   const name = /\/in$/;
   const opened = page.context().waitForEvent("page");
   await page.getByRole("link", { name }).click({ modifiers: ["ControlOrMeta"] });
@@ -233,7 +233,6 @@ test("a new tab of the same browser has the session, and its place", async () =>
   expect(await keptIn(tab)).toBe(await keptIn(page));
   expect(await tab.evaluate("JSON.stringify(localStorage)")).toBe("{}");
   expect(await faults()).toEqual([]);
-  await close();
 });
 
 test("a link in an e-mail ends at its webhook after signing in, in the same tab or another", async () => {
@@ -241,7 +240,7 @@ test("a link in an e-mail ends at its webhook after signing in, in the same tab 
   const id = await stage.subscribe(workspaceId);
   const mail = new URL(`/portal#/webhooks/${id}`, runtime.url).href;
   for (const isSame of [true, false]) {
-    const { page, close } = await openEmpty();
+    const { page } = await stage.takePage();
     await page.goto(mail);
     await heading(page, "Open the portal from the app").waitFor();
     const app = isSame ? page : await page.context().newPage();
@@ -251,6 +250,6 @@ test("a link in an e-mail ends at its webhook after signing in, in the same tab 
     await app.getByRole("heading", { level: 1, name }).waitFor();
     // The tab of the e-mail has the session, too.
     await page.getByRole("heading", { level: 1, name }).waitFor();
-    await close();
+    await stage.returnPage();
   }
 });

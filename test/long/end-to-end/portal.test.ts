@@ -6,30 +6,29 @@ import { encodeCursor } from "../../../src/contract/cursor.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import { DISABLE_AFTER_MS, RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
-import { openPage, PHONE_WIDTH, resize, see, type Visit } from "../../node/support/browser.ts";
+import { PHONE_WIDTH, resize, see, type Visit } from "../../node/support/browser.ts";
 import { type LinkOptions, setStage } from "../../node/support/portal.ts";
 import { until } from "../../support/until.ts";
 
 const stage = await setStage();
 const { DB, PLATFORM } = stage.runtime.env;
 const { posts } = stage.receiver;
-/** The page, which the tests have in turn. */
 let visit: Visit;
 let page: Page;
 /** Whether the next test needs another page. */
-let isSpent = true;
+let isSpent: boolean;
 let workspaceId: string;
 
 beforeEach(async () => {
   stage.answerWith(204);
   posts.length = 0;
   workspaceId = await stage.makeWorkspace();
-  if (isSpent) visit = await openPage(stage.browser, stage.runtime.url, { locale: "en-GB" });
+  visit = await stage.takePage();
   page = visit.page;
   isSpent = false;
   return async () => {
     const faults = await visit.faults();
-    await (isSpent ? visit.close() : visit.empty());
+    await stage.returnPage(isSpent);
     // What still waits would be sent during the next test.
     const { items } = await PLATFORM.listWebhooks({ workspaceId });
     for (const { webhookId } of items) await PLATFORM.deleteWebhook({ webhookId });
@@ -368,17 +367,6 @@ test("deliveries are filtered by state, day, event type and response", async () 
   expect(await page.getByLabel("State").inputValue()).toBe("");
 });
 
-test("a day of the chart leads to its deliveries", async () => {
-  await openSubscribed(() => deliver(2));
-  const today = new Date().toISOString().slice(0, 10);
-  await page.locator(".chart g.choice").last().click();
-  await shows(2);
-  expect(decodeURIComponent(page.url())).toContain(`deliveries?since=${today}T00:00:00.000Z`);
-  await page.goBack();
-  await page.locator(".ticks a").first().click();
-  await see(page, "No deliveries match these filters");
-});
-
 test("a delivery is found by the id of its event or lead, or by the name of the lead", async () => {
   await openSubscribed(() => deliver(3));
   await openTab("Deliveries");
@@ -504,21 +492,6 @@ test("a redirect shows where it leads, and the webhook can follow it", async () 
   expect(await button("Use this URL…").count()).toBe(0);
 });
 
-test("a webhook gets another URL", async () => {
-  const webhookId = await openSubscribed();
-  const edit = dialogOf("Edit the webhook");
-  await press("Edit…");
-  await edit.getByLabel("URL of your server").fill("nonsense");
-  await press("Save", edit);
-  await see(edit, "This is not a valid URL.");
-  const url = `${stage.receiver.url}/new`;
-  await edit.getByLabel("URL of your server").fill(url);
-  await press("Save", edit);
-  await see(page, "The changes are saved.");
-  expect(await PLATFORM.readWebhook({ webhookId })).toMatchObject({ url });
-  expect(await visit.faults()).toEqual([expect.stringContaining("status of 400")]);
-});
-
 test("custom headers are added, replaced and removed one by one", async () => {
   const webhookId = await openSubscribed();
   await openTab("Settings");
@@ -550,7 +523,7 @@ test("custom headers are added, replaced and removed one by one", async () => {
   expect(await visit.faults()).toEqual([expect.stringContaining("status of 400")]);
 });
 
-test("the history says who changed what, when, and what it was before", async () => {
+test("the history says who changed what, and what it was before, and a notice leads there", async () => {
   const webhookId = await stage.subscribe(workspaceId);
   await open({ actor: "Zoë Martin" });
   await follow("/in");
@@ -558,23 +531,13 @@ test("the history says who changed what, when, and what it was before", async ()
   await press("Disable", page.getByRole("dialog"));
   await see(page, "The webhook is disabled.");
   await PLATFORM.updateWebhook({ webhookId, description: "CRM" });
-  await openTab("History");
+  await follow("See who disabled it");
   const entries = page.locator(".changes li");
   const disabling = entries.filter({ hasText: "Disabled the webhook" });
   await see(disabling, "Zoë Martin · in the portal");
   await see(entries.filter({ hasText: "Edited the webhook" }), "in the app");
   await see(entries.first(), "CRM");
   expect(await entries.first().locator("del").innerText()).toBe("nothing");
-});
-
-test("a notice leads to who disabled the webhook", async () => {
-  await stage.subscribe(workspaceId);
-  await open({ actor: "Hugo" });
-  await follow("/in");
-  await choose("Disable…");
-  await press("Disable", page.getByRole("dialog"));
-  await follow("See who disabled it");
-  await see(page, "Disabled the webhook", "Hugo · in the portal");
 });
 
 test("a webhook that was disabled by failures says so where it is listed", async () => {
@@ -655,42 +618,44 @@ test("a form that is sent again after a lost response subscribes once", async ()
   expect(await visit.faults()).toEqual([expect.stringContaining("net::ERR_FAILED")]);
 });
 
-test("a webhook is described, and gets other event types", async () => {
+test("a webhook gets another URL and other event types, and is described", async () => {
   const webhookId = await openSubscribed();
   const dialog = dialogOf("Edit the webhook");
   await press("Edit…");
+  const field = dialog.getByLabel("URL of your server");
+  await field.fill("nonsense");
   await dialog.getByLabel("Description").fill("CRM <b>");
   for (const box of await dialog.getByRole("checkbox").all()) await box.uncheck();
   await press("Save", dialog);
   await see(dialog, "Choose at least one event type.");
   await dialog.getByLabel("Run completed").check();
   await press("Save", dialog);
-  await page.getByRole("heading", { level: 1, name: "CRM <b>" }).waitFor();
-  const { events } = await PLATFORM.readWebhook({ webhookId });
-  expect(events).toEqual(["run.completed"]);
-});
-
-test("an edit sends only what was changed", async () => {
-  const webhookId = await openSubscribed();
-  const dialog = dialogOf("Edit the webhook");
-  await press("Edit…");
-  await dialog.getByLabel("Description").fill("CRM");
-  const url = `${stage.receiver.url}/theirs`;
-  await PLATFORM.updateWebhook({ webhookId, url, events: ["run.completed"] });
+  await see(dialog, "This is not a valid URL.");
+  const url = `${stage.receiver.url}/new`;
+  await field.fill(url);
   await press("Save", dialog);
   await see(page, "The changes are saved.");
-  expect(await PLATFORM.readWebhook({ webhookId })).toMatchObject({
-    url,
-    events: ["run.completed"],
-    description: "CRM",
-  });
+  await page.getByRole("heading", { level: 1, name: "CRM <b>" }).waitFor();
+  const events = ["run.completed"];
+  expect(await PLATFORM.readWebhook({ webhookId })).toMatchObject({ url, events });
+  expect(await visit.faults()).toEqual([expect.stringContaining("status of 400")]);
 });
 
-test("an edit of what another administrator has changed in the meantime is rejected", async () => {
+test("an edit sends only what was changed, and is rejected if another administrator has changed it, too", async () => {
   const webhookId = await openSubscribed();
   const dialog = dialogOf("Edit the webhook");
   await press("Edit…");
   await dialog.getByLabel("Description").fill("Mine");
+  const theirs = { url: `${stage.receiver.url}/theirs`, events: ["run.completed" as const] };
+  await PLATFORM.updateWebhook({ webhookId, ...theirs });
+  await press("Save", dialog);
+  await see(page, "The changes are saved.");
+  expect(await PLATFORM.readWebhook({ webhookId })).toMatchObject({
+    ...theirs,
+    description: "Mine",
+  });
+  await press("Edit…");
+  await dialog.getByLabel("Description").fill("Mine again");
   await PLATFORM.updateWebhook({ webhookId, description: "Theirs" });
   await press("Save", dialog);
   await see(dialog, "Someone else has changed this in the meantime.");
@@ -754,12 +719,12 @@ test("a replay is followed and stopped on any device, and stands in the history"
   // What was delivered before is not new.
   await openTab("Deliveries");
   await see(rows().first(), "Will be resent");
-  // Another administrator, elsewhere.
-  const other = await stage.open(workspaceId);
-  await other.page.getByRole("link", { name: "/in" }).click();
-  await other.page.getByRole("region", { name: "Replay" }).getByRole("button").click();
-  await see(other.page, "Stopped. 0 delivered. 3 not sent.");
-  await other.close();
+  // Another administrator, in a browser that has never been here.
+  await visit.empty();
+  await open({ actor: "Hugo" });
+  await follow("/in");
+  await see(running, "0 of 3 sent.");
+  await press("Stop", running);
   await see(page.locator(".replays"), "Stopped. 0 delivered. 3 not sent.");
   await openTab("History");
   const entry = page.locator(".changes li", { hasText: "Stopped. 0 delivered." });
@@ -991,7 +956,7 @@ test("an earlier secret signs until its overlap is ended, after confirmation", a
   await expect.poll(() => button("Stop using the earlier secrets…").count()).toBe(0);
 });
 
-test("the last days and the use of keys are also shown as numbers", async () => {
+test("the last days are shown as a chart and as numbers, and each leads to its deliveries", async () => {
   await openSubscribed(() => deliver(4));
   const outcomes = "Delivered 4, Failed, will be retried 0, Failed for good 0";
   await page.getByRole("img", { name: `Delivery attempts by day (UTC). ${outcomes}` }).waitFor();
@@ -999,14 +964,20 @@ test("the last days and the use of keys are also shown as numbers", async () => 
   const today = page.getByRole("table", { name: "Delivery attempts" }).locator("tr").last();
   expect((await today.locator("td").allTextContents()).slice(0, 3)).toEqual(["4", "0", "0"]);
   await see(page, "100%");
-  await follow("API keys");
-  await see(page, "600 requests per minute", "Active");
+  const date = new Date().toISOString().slice(0, 10);
+  await page.locator(".chart g.choice").last().click();
+  await shows(4);
+  expect(decodeURIComponent(page.url())).toContain(`deliveries?since=${date}T00:00:00.000Z`);
+  await page.goBack();
+  await page.locator(".ticks a").first().click();
+  await see(page, "No deliveries match these filters");
 });
 
-test("more keys than fit on a page are on the next ones", async () => {
+test("API keys are shown with their rate limits, page by page", async () => {
   for (let i = 0; i < 20; i++) await PLATFORM.createApiKey({ workspaceId });
   await open();
   await follow("API keys");
+  await see(page.locator(".key").first(), "600 requests per minute", "Active");
   const shows = (count: number) => expect.poll(() => page.locator(".key").count()).toBe(count);
   await shows(20);
   await follow("Older");

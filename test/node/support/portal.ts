@@ -34,6 +34,7 @@ export async function setStage() {
     await page.goto(await makeLink(workspaceId, options));
     await page.getByRole("heading", { level: 1 }).waitFor();
   };
+  let visit: Visit | null = null;
   return {
     runtime,
     receiver,
@@ -77,6 +78,17 @@ export async function setStage() {
       const visit = await openPage(browser, runtime.url, { locale: "en-GB", ...device });
       await enter(visit, workspaceId);
       return visit;
+    },
+    /** The empty page that the tests of a file have in turn, because another one would start a process. */
+    takePage: async () => {
+      visit ??= await openPage(browser, runtime.url, { locale: "en-GB" });
+      return visit;
+    },
+    /** Empties the page for the next test, which gets another one if this one `isSpent`. */
+    returnPage: async (isSpent = false) => {
+      if (!isSpent) return visit?.empty();
+      await visit?.close();
+      visit = null;
     },
     enter,
     /** The URL of a portal link. */
