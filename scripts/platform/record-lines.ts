@@ -1,5 +1,5 @@
+import { parseInput } from "../../src/contract/input.ts";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
-import { parseInput } from "../../src/contract/parse.ts";
 import { OPERATIONS, type PlatformOutput } from "../../src/platform/operations.ts";
 import { openSteps } from "../shared/command.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";

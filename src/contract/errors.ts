@@ -73,6 +73,11 @@ export const ERRORS = {
 export type ErrorCode = keyof typeof ERRORS;
 export type ErrorStatus = (typeof ERRORS)[ErrorCode]["statuses"][number];
 
+/** Returns the URL of the section of the docs that explains an error code, relative to this deployment. */
+export function helpFor(code: ErrorCode): string {
+  return `/docs/guides/errors#${code.replaceAll("_", "-")}`;
+}
+
 /** The possible values of `details.reason`, each with the French message of the response. */
 export const REASONS = {
   required: "Il manque une valeur obligatoire.",

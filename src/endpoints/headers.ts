@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { type Details, InputError } from "../contract/input-error.ts";
+import { type Details, InputError } from "../contract/input.ts";
 import { HEADER_VALUE_MAX_LENGTH, HEADERS_MAX } from "../contract/limits.ts";
 import {
   expectDataKey,

@@ -1,5 +1,5 @@
 import { and, eq, type SQL } from "drizzle-orm";
-import { unknownInput } from "../contract/input-error.ts";
+import { unknownInput } from "../contract/input.ts";
 import { isoTime } from "../contract/time.ts";
 import { qb, toJsonValue } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";

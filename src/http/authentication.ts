@@ -1,18 +1,20 @@
 import type { Context, Next } from "hono";
 import { createMiddleware } from "hono/factory";
+import ipaddr from "ipaddr.js";
 import { ApiError } from "../contract/errors.ts";
 import { openNamed } from "../db/databases.ts";
-import { type AddressName, addressAlias, nameAddress } from "../rate-limit/address.ts";
+import { mac } from "../encryption/mac.ts";
+import { toHex } from "../primitives/bytes.ts";
+import type { AddressName } from "../rate-limit/address-gate.ts";
 import { callObject } from "../rate-limit/call.ts";
 import {
   failingAddresses,
-  type KeyRefusal,
   knownKeys,
   REFUSING_MS,
   recentRefusals,
   unknownKeys,
 } from "../rate-limit/isolate-cache.ts";
-import type { UncountedRefusals } from "../rate-limit/key-gate.ts";
+import type { KeyRefusal, UncountedRefusals } from "../rate-limit/key-gate.ts";
 import { hashApiKey, isApiKey } from "../rate-limit/key-text.ts";
 import { type RateLimit, resetSeconds } from "../rate-limit/window.ts";
 import { guardWrites } from "../workspaces/write-guard.ts";
@@ -209,14 +211,34 @@ export function addressWindow(c: Context<AppEnv>): RateLimit {
   return { limit, remaining: limit, resetMs };
 }
 
-/** Sets the pseudonym of the IP address for the log, even with a valid key, because a key may have been stolen. */
+/**
+ * Sets the pseudonym of the IP address for the log, even with a valid key, because a key may have been stolen. An address
+ * always has the same one, until `API_KEY_CHECKSUM_KEYS` is rotated. It cannot be reversed without that secret.
+ */
 export async function noteAddress(c: Context<AppEnv>): Promise<void> {
   if (c.get("address")) return;
-  c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, addressOf(c).block));
+  const bytes = await mac(c.env.API_KEY_CHECKSUM_KEYS, `address ${addressOf(c).block}`);
+  c.set("address", toHex(new Uint8Array(bytes.buffer, 0, 8)));
 }
 
 function addressOf(c: Context<AppEnv>): AddressName {
   return nameAddress(c.req.header("CF-Connecting-IP"));
+}
+
+/**
+ * Returns the names under which an IP address is counted. IPv4 addresses count individually. IPv6 addresses count by
+ * /64, the smallest block that a network customer gets, and by /48, the largest that one usually gets.
+ */
+export function nameAddress(address: string | undefined): AddressName {
+  if (!address || !ipaddr.isValid(address)) return { network: "unknown", block: "unknown" };
+  const parsed = ipaddr.process(address);
+  if (parsed instanceof ipaddr.IPv4) {
+    const name = parsed.toString();
+    return { network: name, block: name };
+  }
+  const parts = parsed.parts.map((part) => part.toString(16));
+  const prefix = (length: number) => `${parts.slice(0, length / 16).join(":")}::/${length}`;
+  return { network: prefix(48), block: prefix(64) };
 }
 
 function rateLimited(rateLimit: RateLimit): ApiError {

@@ -1,11 +1,11 @@
-import { OpenAPIHono } from "@hono/zod-openapi";
+import { type Hook, OpenAPIHono, type z } from "@hono/zod-openapi";
 import { createMiddleware } from "hono/factory";
 import { ApiError } from "../contract/errors.ts";
+import { toInputError } from "../contract/input.ts";
 import type { PortalGrant } from "../contract/portal-token.ts";
 import { type Feature, isServed } from "../contract/served.ts";
 import type { Database } from "../db/client.ts";
 import type { RateLimit } from "../rate-limit/window.ts";
-import { refuseInvalid } from "./invalid.ts";
 
 /** The bindings and variables of a Hono context. */
 export interface AppEnv {
@@ -47,6 +47,19 @@ export interface AppEnv {
 export function newApp() {
   return new OpenAPIHono<AppEnv>({ defaultHook: refuseInvalid });
 }
+
+/**
+ * The validation hook of every route. It rejects parameters and bodies that do not match their schemas.
+ *
+ * @throws InputError
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the library's own type of a hook for all routes
+const refuseInvalid: Hook<any, any, any, void> = (result) => {
+  if (result.success) return;
+  // The validator also passes the input itself, which zod-openapi's type leaves out.
+  const { error, data } = result as { error: z.ZodError; data?: unknown };
+  throw toInputError(error.issues, data);
+};
 
 /** The feature of the contract that each middleware made by `served` stands for. */
 const FEATURES = new WeakMap<object, Feature>();

@@ -2,18 +2,15 @@ import type { Context, ErrorHandler, NotFoundHandler } from "hono";
 import { createMiddleware } from "hono/factory";
 import { HTTPException } from "hono/http-exception";
 import { matchedRoutes } from "hono/route";
-import { ApiError } from "../contract/errors.ts";
-import { InputError } from "../contract/input-error.ts";
+import { ApiError, helpFor } from "../contract/errors.ts";
+import { InputError, toApiError } from "../contract/input.ts";
 import { READ_MAX_MS } from "../contract/limits.ts";
 import { causeOf, DatabaseTimeout, isMoving, isTemporary } from "../db/errors.ts";
 import { log, logError } from "../log.ts";
 import { withTimeout } from "../primitives/timing.ts";
 import { resetSeconds } from "../rate-limit/window.ts";
-import { agentFamily } from "./agent.ts";
 import { addressWindow } from "./authentication.ts";
 import type { AppEnv } from "./context.ts";
-import { toApiError } from "./invalid.ts";
-import { helpFor } from "./responses.ts";
 
 /** The default policy, which allows no framing, and loads and runs nothing. HTML pages have their own. */
 const API_POLICY = "default-src 'none'; frame-ancestors 'none'";
@@ -66,6 +63,29 @@ export const finishResponse = createMiddleware<AppEnv>(async (c, next) => {
     agent: agentFamily(c.req.header("User-Agent")),
   });
 });
+
+/** Patterns of the `User-Agent` of common clients, with their names in the log. */
+const FAMILIES: [pattern: RegExp, family: string][] = [
+  [/^curl/i, "curl"],
+  [/^wget/i, "wget"],
+  [/^(python|aiohttp)/i, "python"],
+  [/^(node|undici|axios|got|deno|bun)\b/i, "javascript"],
+  [/^(guzzle|php|symfony)/i, "php"],
+  [/^go-http-client/i, "go"],
+  [/^(java|okhttp|apache-httpclient)/i, "java"],
+  [/^(ruby|faraday|rest-client)/i, "ruby"],
+  [/^(postman|insomnia|bruno|httpie)/i, "api tool"],
+  [/zapier/i, "zapier"],
+  [/^make\/|integromat/i, "make"],
+  [/n8n/i, "n8n"],
+  [/^mozilla/i, "browser"],
+];
+
+/** Returns the family of the client that sent a `User-Agent`. A log line has no text that a client sent. */
+export function agentFamily(userAgent: string | undefined): string {
+  if (!userAgent) return "none";
+  return FAMILIES.find(([pattern]) => pattern.test(userAgent))?.[1] ?? "other";
+}
 
 /** Sets the headers of the key's window or, without a key, of the failure window of the IP address. */
 function setRateLimit(headers: Headers, c: Context<AppEnv>): void {

@@ -1,6 +1,6 @@
 import type { Context } from "hono";
 import { ApiError } from "../contract/errors.ts";
-import { InputError } from "../contract/input-error.ts";
+import { InputError, parameterOf, toApiError } from "../contract/input.ts";
 import { RECORD_MAX_BYTES, RECORDS_MAX } from "../contract/limits.ts";
 import { findKeyId } from "../encryption/key-ring.ts";
 import { invoke } from "../platform/invoke.ts";
@@ -8,7 +8,6 @@ import { isMethod, OPERATIONS } from "../platform/operations.ts";
 import { failedAuthentication, parseBearer } from "./authentication.ts";
 import { readJson } from "./body.ts";
 import { type AppEnv, newApp } from "./context.ts";
-import { parameterOf, toApiError } from "./invalid.ts";
 
 /** Maximum size of a call: a hundred records of the largest size, with the JSON around them. */
 const CALL_MAX_BYTES = RECORDS_MAX * (RECORD_MAX_BYTES + 16) + 4_096;

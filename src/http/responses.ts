@@ -113,8 +113,3 @@ export function errors(...own: ErrorResponse[]): object {
     ]),
   );
 }
-
-/** Returns the URL of the section of the docs that explains an error code, relative to this deployment. */
-export function helpFor(code: ErrorCode): string {
-  return `/docs/guides/errors#${code.replaceAll("_", "-")}`;
-}

@@ -1,6 +1,6 @@
 import { type Column, getTableColumns, getTableName, sql } from "drizzle-orm";
 import { decodeValues, encodeValues } from "../contract/cursor.ts";
-import { InputError } from "../contract/input-error.ts";
+import { InputError } from "../contract/input.ts";
 import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";

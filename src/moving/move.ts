@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { and, eq, isNotNull, lte, not, sql } from "drizzle-orm";
-import { InputError } from "../contract/input-error.ts";
+import { InputError } from "../contract/input.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { DIRECTORY } from "../db/databases.ts";

@@ -1,5 +1,5 @@
 import { and, eq, gt, inArray, isNotNull, isNull, sql } from "drizzle-orm";
-import { InputError } from "../contract/input-error.ts";
+import { InputError } from "../contract/input.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Part, type Parts, type ResultsOf } from "../db/client.ts";
 import { DIRECTORY, openNamed } from "../db/databases.ts";

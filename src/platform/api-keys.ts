@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { KeyId, WorkspaceId } from "../contract/fields.ts";
 import { randomId } from "../contract/ids.ts";
-import { InputError } from "../contract/input-error.ts";
+import { InputError } from "../contract/input.ts";
 import { API_KEYS_MAX, KEY_NAME_MAX_LENGTH, KEY_OVERLAP_MAX_SECONDS } from "../contract/limits.ts";
 import { DAY_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
@@ -10,7 +10,7 @@ import { label } from "../primitives/text.ts";
 import { callObject } from "../rate-limit/call.ts";
 import { invalidateKey } from "../rate-limit/invalidate-key.ts";
 import { hashApiKey, mintApiKey } from "../rate-limit/key-text.ts";
-import { lastHours } from "../rate-limit/usage.ts";
+import { lastHours } from "../rate-limit/window.ts";
 import { listCreatedBy } from "../subscriptions/subscriptions.ts";
 import {
   type GatedKey,

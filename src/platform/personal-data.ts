@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { LeadId, several, WorkspaceId } from "../contract/fields.ts";
 import { derivedId, isId } from "../contract/ids.ts";
-import { InputError } from "../contract/input-error.ts";
+import { InputError } from "../contract/input.ts";
 import { ERASED_LEADS_KEPT_DAYS } from "../contract/limits.ts";
 import { Budget } from "../db/budget.ts";
 import { commit, query } from "../db/client.ts";

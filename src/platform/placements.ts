@@ -1,4 +1,4 @@
-import { InputError } from "../contract/input-error.ts";
+import { InputError } from "../contract/input.ts";
 import { databaseNames, openDirectory } from "../db/databases.ts";
 import { findOwner, unknownWebhook } from "../subscriptions/subscriptions.ts";
 import {

@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import type { Reason } from "../contract/errors.ts";
 import { WebhookId, WorkspaceId } from "../contract/fields.ts";
-import { InputError } from "../contract/input-error.ts";
+import { InputError } from "../contract/input.ts";
 import {
   DESCRIPTION_MAX_LENGTH,
   HEADERS_MAX,

@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { WorkspaceId } from "../contract/fields.ts";
 import { randomId } from "../contract/ids.ts";
-import { InputError } from "../contract/input-error.ts";
+import { InputError } from "../contract/input.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
   PAGE_LIMIT,

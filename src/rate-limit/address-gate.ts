@@ -1,6 +1,13 @@
 import { DurableObject } from "cloudflare:workers";
-import type { AddressName } from "./address.ts";
 import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } from "./window.ts";
+
+/** The names under which the failures of an IP address are counted. */
+export interface AddressName {
+  /** The name of the gate: an IPv4 address, or the /48 of an IPv6 address. */
+  network: string;
+  /** The part of the network with a window of its own: an IPv4 address, or the /64 of an IPv6 address. */
+  block: string;
+}
 
 /** A /48 may have this many times the failures of a /64, because one customer may hold all of its 65,536 /64s. */
 const NETWORK_FAILURES_MULTIPLE = 16;

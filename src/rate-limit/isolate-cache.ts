@@ -1,4 +1,5 @@
 import { BoundedMap } from "../primitives/bounded-map.ts";
+import type { KeyRefusal } from "./key-gate.ts";
 import type { RateLimit } from "./window.ts";
 
 /** Maximum keys, and maximum IP addresses, that an isolate caches. */
@@ -71,16 +72,6 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
     const { result, repeated, repeatableUntil } = known;
     return { result, repeated, repeatableUntil };
   }
-}
-
-/** The result of a gate for a key that it does not admit. */
-export interface KeyRefusal {
-  verdict: "access_denied" | "rate_limited";
-  keyId: string;
-  workspaceId: string;
-  rateLimit: RateLimit;
-  /** When the key expires, after which it is unknown, in Unix milliseconds; null if it does not. */
-  expiresAt: number | null;
 }
 
 // The caches of this isolate. None admits a request. `knownKeys` lets a read begin before its gate has decided; the

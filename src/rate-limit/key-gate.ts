@@ -6,15 +6,22 @@ import {
   type KeyStatus,
   noteUseAndReadStatus,
 } from "../workspaces/key-rows.ts";
-import type { KeyRefusal } from "./isolate-cache.ts";
-import { countUsage, type HourUsage } from "./usage.ts";
-import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } from "./window.ts";
+import {
+  countUsage,
+  type HourUsage,
+  type RateLimit,
+  type Rule,
+  rateLimitOf,
+  take,
+  type Window,
+  windowAt,
+} from "./window.ts";
 
 /*
  * The rate limiter of keys. The other files of this folder:
  *
- * - address-gate.ts limits the authentication failures of an IP address, which address.ts names.
- * - window.ts counts in a fixed window, and usage.ts by hour.
+ * - address-gate.ts limits the authentication failures of an IP address.
+ * - window.ts counts in a fixed window, and by hour.
  * - isolate-cache.ts caches the results of gates in an isolate, and invalidate-key.ts drops the cached status of a key.
  * - call.ts calls a Durable Object with retries.
  * - key-text.ts generates and verifies the text of keys.
@@ -22,6 +29,16 @@ import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } f
 
 /** Minimum time between two writes of a key's window. A reset of the object loses the counts of that time. */
 const WINDOW_WRITTEN_EVERY_MS = 500;
+
+/** The result for a valid key whose request is refused: its workspace has no access, or its window is used up. */
+export interface KeyRefusal {
+  verdict: "access_denied" | "rate_limited";
+  keyId: string;
+  workspaceId: string;
+  rateLimit: RateLimit;
+  /** When the key expires, after which it is unknown, in Unix milliseconds; null if it does not. */
+  expiresAt: number | null;
+}
 
 /** The result of a gate for one request. */
 export type GateResult =

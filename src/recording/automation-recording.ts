@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { AutomationStatus, AutomationType } from "../contract/enumerations.ts";
 import { AutomationId, several, WorkspaceId } from "../contract/fields.ts";
 import { derivedId } from "../contract/ids.ts";
-import { InputError } from "../contract/input-error.ts";
+import { InputError } from "../contract/input.ts";
 import { isServed } from "../contract/served.ts";
 import { type Database, query, readAs } from "../db/client.ts";
 import { Name, Reference } from "../primitives/text.ts";

@@ -1,4 +1,4 @@
-import { InputError } from "../contract/input-error.ts";
+import { InputError } from "../contract/input.ts";
 import { type Database, query } from "../db/client.ts";
 import { selectAutomations } from "../records/automations.ts";
 import { selectErasedLeads, selectLeads } from "../records/leads.ts";

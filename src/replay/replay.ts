@@ -7,7 +7,7 @@ import {
   WebhookEvent,
 } from "../contract/enumerations.ts";
 import { eventIdAt, randomId } from "../contract/ids.ts";
-import { InputError, unknownInput } from "../contract/input-error.ts";
+import { InputError, unknownInput } from "../contract/input.ts";
 import { REDELIVERIES_PER_HOUR, RESENDS_PENDING_MAX } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";

@@ -1,6 +1,6 @@
 import { and, desc, eq, isNull, lt, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
-import { InputError, unknownInput } from "../contract/input-error.ts";
+import { InputError, unknownInput } from "../contract/input.ts";
 import { REPLAYS_MAX } from "../contract/limits.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { excluded, insertFrom, qb } from "../db/builder.ts";

@@ -1,6 +1,6 @@
 import { eq } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
-import { InputError } from "../contract/input-error.ts";
+import { InputError } from "../contract/input.ts";
 import { isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";

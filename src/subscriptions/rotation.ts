@@ -1,5 +1,5 @@
 import { and, eq, sql } from "drizzle-orm";
-import { InputError } from "../contract/input-error.ts";
+import { InputError } from "../contract/input.ts";
 import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, counted, type Database, type Statements, withoutRetries } from "../db/client.ts";

@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { and, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
-import { type InputError, unknownInput } from "../contract/input-error.ts";
+import { type InputError, unknownInput } from "../contract/input.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { mapColumns, qb } from "../db/builder.ts";
 import {

@@ -1,5 +1,5 @@
 import { and, eq, exists, gt, isNull, or, type Placeholder, type SQL, sql } from "drizzle-orm";
-import { InputError } from "../contract/input-error.ts";
+import { InputError } from "../contract/input.ts";
 import { API_KEYS_MAX } from "../contract/limits.ts";
 import { HOUR_MS } from "../contract/time.ts";
 import { aliasFields, inJson, insertFrom, qb } from "../db/builder.ts";

@@ -1,5 +1,5 @@
 import { desc, eq, sql } from "drizzle-orm";
-import { InputError } from "../contract/input-error.ts";
+import { InputError } from "../contract/input.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, prepared, query } from "../db/client.ts";
 import {

@@ -9,9 +9,8 @@ import { ORIGIN } from "../../site/origin.ts";
 import { makeSearch } from "../../site/page/ranking.ts";
 import { exampleRequest } from "../../site/requests.ts";
 import type { Entry } from "../../site/search.ts";
-import { ERRORS, type ErrorCode, REASONS } from "../../src/contract/errors.ts";
+import { ERRORS, type ErrorCode, helpFor, REASONS } from "../../src/contract/errors.ts";
 import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
-import { helpFor } from "../../src/http/responses.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
 const site = await buildSite(ROOT);

@@ -228,7 +228,13 @@ test("the policy, the signature, the targets and the window are pure", () => {
   const reached = imports.filter(({ from }) => pure.includes(from));
   expect(new Set(reached.map(({ to, specifier }) => to || specifier))).toEqual(
     new Set([
-      ...["primitives/bytes.ts", "contract/limits.ts", "ipaddr.js", "delivery/outcome.ts"],
+      ...[
+        "primitives/bytes.ts",
+        "contract/limits.ts",
+        "contract/time.ts",
+        "ipaddr.js",
+        "delivery/outcome.ts",
+      ],
       // Their types.
       ...["contract/enumerations.ts", "db/schema.ts"],
     ]),

@@ -1,4 +1,4 @@
-import { parseInput } from "../../src/contract/parse.ts";
+import { parseInput } from "../../src/contract/input.ts";
 import type { WakeUpMessage } from "../../src/delivery/wake.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import {

@@ -1,8 +1,8 @@
 import { ErrorBodySchema } from "../../contract/error-body.ts";
+import { helpFor } from "../../contract/errors.ts";
 import { CONTRACT_VERSION } from "../../contract/version.ts";
 import { app } from "../app.ts";
 import type { Header } from "../responses.ts";
-import { helpFor } from "../responses.ts";
 import { registerCallback, registerWebhooks } from "./deliveries.ts";
 import { errorResponses } from "./errors.ts";
 import { introduction } from "./introduction.ts";

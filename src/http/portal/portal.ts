@@ -2,8 +2,8 @@ import { z } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
+import { parseInput } from "../../contract/input.ts";
 import { DESCRIPTION_MAX_LENGTH } from "../../contract/limits.ts";
-import { parseInput } from "../../contract/parse.ts";
 import type { OpenedSession } from "../../contract/portal-token.ts";
 import { CustomHeaders } from "../../endpoints/headers.ts";
 import { isObject, noteSession, runInPortal } from "../../platform/invoke.ts";
@@ -15,7 +15,6 @@ import { findFields, showFields } from "../../subscriptions/fields.ts";
 import { PAGE_HEADERS, readAsset, serveHashed } from "../assets.ts";
 import { readJson } from "../body.ts";
 import { type AppEnv, newApp, served } from "../context.ts";
-import { queryOf } from "../invalid.ts";
 import {
   CreationHeaders,
   IDEMPOTENCY_KEY,
@@ -170,6 +169,12 @@ async function perform(c: Context<AppEnv>, name: PlatformMethod): Promise<object
   };
   const performed = await inSession(c, name, (noteChange) => run({ ...call, noteChange }, value));
   return performed as object;
+}
+
+/** Returns the query parameters of a request in the form of the validator, with a list for a repeated one. */
+function queryOf(c: Context): Record<string, string | string[] | undefined> {
+  const queries = Object.entries(c.req.queries());
+  return Object.fromEntries(queries.map(([name, all]) => [name, all.length > 1 ? all : all[0]]));
 }
 
 /** The parameters that are numbers. A phone number is none. */

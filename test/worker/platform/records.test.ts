@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { LeadSource } from "../../../src/contract/enumerations.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
-import { InputError } from "../../../src/contract/input-error.ts";
+import { InputError } from "../../../src/contract/input.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import type { Run } from "../../../src/records/runs.ts";
 import {

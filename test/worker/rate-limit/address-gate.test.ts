@@ -1,7 +1,7 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { nameAddress } from "../../../src/rate-limit/address.ts";
+import { nameAddress } from "../../../src/http/authentication.ts";
 import type { AddressGate } from "../../../src/rate-limit/address-gate.ts";
 
 const LIMIT = env.AUTH_FAILURES;

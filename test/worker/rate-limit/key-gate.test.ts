@@ -3,7 +3,7 @@ import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { KeyGate } from "../../../src/rate-limit/key-gate.ts";
 import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
-import type { HourUsage } from "../../../src/rate-limit/usage.ts";
+import type { HourUsage } from "../../../src/rate-limit/window.ts";
 import { HOUR_MS, observedDatabase } from "../../support/deliveries.ts";
 import { observeWrites, openKey, race } from "../../support/gates.ts";
 import { openPortal } from "../../support/portal.ts";

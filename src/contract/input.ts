@@ -1,5 +1,62 @@
 import type { z } from "@hono/zod-openapi";
-import { type Details, InputError, type Path, placeOf } from "./input-error.ts";
+import { ApiError, type ErrorDetails } from "./errors.ts";
+
+/** A place in an input: the names and indexes that lead there; empty for the whole input. */
+export type Path = readonly PropertyKey[];
+
+/** The details of an invalid input for an HTTP response, without its place; `not_found` becomes a 404. */
+export type Details = Omit<ErrorDetails, "parameter" | "reason"> & {
+  reason?: ErrorDetails["reason"] | "not_found";
+};
+
+/** Invalid input. The message says in one line what is wrong and where, without the value. */
+export class InputError extends Error {
+  readonly path: Path;
+  readonly details: Details;
+
+  /** @param problem what is wrong; the message begins with the place. */
+  constructor(path: Path | string, problem: string, details: Details = {}) {
+    const parts = typeof path === "string" ? [path] : path;
+    super(parts.length > 0 ? `${placeOf(parts)}: ${problem}` : problem);
+    this.path = parts;
+    this.details = details;
+  }
+
+  /** Puts the name of the called method in front of the message. */
+  in(name: string): this {
+    this.message = `${name}: ${this.message}`;
+    return this;
+  }
+}
+
+/** The error for a field that names something that does not exist. */
+export function unknownInput(path: Path | string, problem: string): InputError {
+  return new InputError(path, problem, { reason: "not_found" });
+}
+
+/** A path as text, such as `leads[0].agent.name`. */
+export function placeOf(path: Path): string {
+  return path.reduce<string>(
+    (place, key) =>
+      typeof key === "number" ? `${place}[${key}]` : `${place}${place && "."}${String(key)}`,
+    "",
+  );
+}
+
+/** Names the invalid part of an input, unless the whole input is invalid. */
+export function parameterOf({ path }: InputError): { parameter?: string } {
+  return path.length > 0 ? { parameter: path.join(".") } : {};
+}
+
+/** Converts an invalid input to the error of the HTTP response. It names no parameter for an unknown id in the path. */
+export function toApiError(error: InputError): ApiError {
+  const { reason, ...details } = error.details;
+  const parameter = parameterOf(error);
+  if (reason === "not_found")
+    return new ApiError("webhook_not_found", error.path[0] === "webhookId" ? {} : parameter);
+  if (details.retry_after_seconds !== undefined) return new ApiError("rate_limited", details);
+  return new ApiError("invalid_request", { ...parameter, ...(reason && { reason }), ...details });
+}
 
 /** Maximum missing or unknown fields that a message names. A hundred records may have thousands of them. */
 const NAMED_MAX = 10;

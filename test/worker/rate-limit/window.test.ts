@@ -1,7 +1,7 @@
 import { evictDurableObject } from "cloudflare:test";
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { countUsage, type HourUsage, lastHours } from "../../../src/rate-limit/usage.ts";
+import { countUsage, type HourUsage, lastHours } from "../../../src/rate-limit/window.ts";
 import { HOUR_MS, jumpTo } from "../../support/deliveries.ts";
 import { openKey } from "../../support/gates.ts";
 
