@@ -12,9 +12,10 @@ import {
   knownKeys,
   REFUSING_MS,
   recentRefusals,
+  uncountedRefusals,
   unknownKeys,
 } from "../rate-limit/isolate-cache.ts";
-import type { KeyRefusal, UncountedRefusals } from "../rate-limit/key-gate.ts";
+import type { KeyRefusal } from "../rate-limit/key-gate.ts";
 import { hashApiKey, isApiKey } from "../rate-limit/key-text.ts";
 import { type RateLimit, resetSeconds } from "../rate-limit/window.ts";
 import { guardWrites } from "../workspaces/write-guard.ts";
@@ -68,7 +69,8 @@ async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Prom
   });
   // Hono passes an error of the route to `handleError`, and sets `c.error`, so `next` does not reject.
   await next();
-  // A route that fails without a read, such as with 400, must still be refused.
+  // A route that fails without a read, such as with 400, must still be refused. One that has read has failed with the
+  // refusal itself, which was handled and logged then.
   await admission.catch((refusal) => {
     if (refusal !== c.error) throw refusal;
   });
@@ -85,9 +87,11 @@ export async function identifyKey(c: Context<AppEnv>): Promise<string> {
   const key = await readApiKey(c);
   if (key === null) throw await failedAuthentication(c);
   const keyHash = await hashApiKey(key);
-  if (Date.now() < (unknownKeys.get(keyHash) ?? 0)) throw await failedAuthentication(c);
-  const repeated = recentRefusals.repeatRefusal(keyHash, Date.now());
+  const now = Date.now();
+  if (now < (unknownKeys.get(keyHash) ?? 0)) throw await failedAuthentication(c);
+  const repeated = recentRefusals.repeatRefusal(keyHash, now);
   if (repeated) {
+    if (repeated.verdict === "rate_limited") countRepeated(keyHash, now);
     setIdentity(c, repeated);
     throw toError(repeated);
   }
@@ -102,7 +106,8 @@ export async function identifyKey(c: Context<AppEnv>): Promise<string> {
  */
 export async function admit(c: Context<AppEnv>, keyHash: string): Promise<string> {
   const calledAt = Date.now();
-  const uncounted = takeUncounted(keyHash);
+  const uncounted = uncountedRefusals.get(keyHash);
+  uncountedRefusals.delete(keyHash);
   const result = await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) =>
     gate.admit(keyHash, uncounted),
   );
@@ -120,7 +125,7 @@ export async function admit(c: Context<AppEnv>, keyHash: string): Promise<string
   }
   const { verdict, keyId, workspaceId, rateLimit, expiresAt } = result;
   const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
-  // Repeated only if the window is used up.
+  // It is repeated only if the window is used up (`repeatRefusal`).
   recentRefusals.set(keyHash, refusal, calledAt, expiresAt ?? undefined);
   knownKeys.delete(keyHash);
   throw toError(refusal);
@@ -141,15 +146,10 @@ function toError({ verdict, rateLimit }: KeyRefusal): ApiError {
     : new ApiError("workspace_access_denied");
 }
 
-/**
- * Takes the 429s with the key that this isolate returned from its cache, and that the gate has not counted yet. Removes
- * the cached refusal with them, because the gate is about to decide anew, and `admit` caches what it decides.
- */
-function takeUncounted(keyHash: string): UncountedRefusals | undefined {
-  const removed = recentRefusals.remove(keyHash);
-  if (!removed?.repeated || removed.result.verdict !== "rate_limited") return undefined;
-  // They were returned within `REFUSING_MS` before this time, which is exact enough for a window.
-  return { count: removed.repeated, at: removed.repeatableUntil };
+/** Counts a 429 that this isolate repeats. The key's gate gets the number with its next call. */
+function countRepeated(keyHash: string, at: number): void {
+  const count = (uncountedRefusals.get(keyHash)?.count ?? 0) + 1;
+  uncountedRefusals.set(keyHash, { count, at });
 }
 
 /** Reads the API key of the request; null if there is none, or its checksum is wrong, so that it was never issued. */

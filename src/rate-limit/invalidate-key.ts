@@ -13,5 +13,5 @@ export async function invalidateKey(
   if (lastUsedAt === null) return;
   await callObject(env, env.KEY_GATE, keyHash, (gate) => gate.forget());
   // This comes last, because this isolate may cache another refusal during the call.
-  recentRefusals.remove(keyHash);
+  recentRefusals.delete(keyHash);
 }

@@ -1,5 +1,5 @@
 import { BoundedMap } from "../primitives/bounded-map.ts";
-import type { KeyRefusal } from "./key-gate.ts";
+import type { KeyRefusal, UncountedRefusals } from "./key-gate.ts";
 import type { RateLimit } from "./window.ts";
 
 /** Maximum keys, and maximum IP addresses, that an isolate caches. */
@@ -25,8 +25,6 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
     result: Result;
     resetAt: number;
     repeatableUntil: number;
-    /** How often the result was repeated. */
-    repeated: number;
   }>(REMEMBERED_MAX);
 
   /**
@@ -39,21 +37,18 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
   set(name: string, result: Result, calledAt: number, until = Number.POSITIVE_INFINITY): void {
     const resetAt = calledAt + result.rateLimit.resetMs;
     const repeatableUntil = Math.min(calledAt + REFUSING_MS, until);
-    // A concurrent request may have cached a result since this one called the gate. Its repetitions are still to count.
-    const repeated = this.#known.get(name)?.repeated ?? 0;
-    this.#known.set(name, { result, resetAt, repeatableUntil, repeated });
+    this.#known.set(name, { result, resetAt, repeatableUntil });
   }
 
   /**
-   * Repeats a refusal whose window is used up, with the window as of `now`. Counts it, so that the gate can be told
-   * with its next call. Returns null if the gate must be called.
+   * Repeats a refusal whose window is used up, with the window as of `now`. Returns null if the gate must be called. It
+   * must be if the window has requests left, because then the gate counts each request, even one without access.
    */
   repeatRefusal(name: string, now: number): Result | null {
     const known = this.#known.get(name);
     const rateLimit = this.findWindow(name, now);
     if (!known || !rateLimit || rateLimit.remaining > 0 || now >= known.repeatableUntil)
       return null;
-    known.repeated++;
     return { ...known.result, rateLimit };
   }
 
@@ -64,13 +59,8 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
     return { ...known.result.rateLimit, resetMs: known.resetAt - now };
   }
 
-  /** Removes a result. Returns it with how often it was repeated, and until when it could be. */
-  remove(name: string): { result: Result; repeated: number; repeatableUntil: number } | null {
-    const known = this.#known.get(name);
+  delete(name: string): void {
     this.#known.delete(name);
-    if (!known) return null;
-    const { result, repeated, repeatableUntil } = known;
-    return { result, repeated, repeatableUntil };
   }
 }
 
@@ -78,6 +68,8 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
 // others save calls of gates that would refuse.
 export const knownKeys = new BoundedMap<KnownKey>(REMEMBERED_MAX);
 export const recentRefusals = new ResultCache<KeyRefusal>();
+/** The 429s of each key that this isolate has repeated since its last call of the key's gate. */
+export const uncountedRefusals = new BoundedMap<UncountedRefusals>(REMEMBERED_MAX);
 export const failingAddresses = new ResultCache<{ rateLimit: RateLimit }>();
 /** Keys that are unknown, revoked or expired, with the time until which they are refused, in Unix milliseconds. */
 export const unknownKeys = new BoundedMap<number>(REMEMBERED_MAX);
