@@ -60,19 +60,20 @@ interface Limitable<Row> {
 const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 
 /**
- * Maximum items that fit on any page, however large they are. These are read without `boundBytes`, with which SQLite
- * reads each row up to four times, in tables of its own.
+ * Maximum items that fit on any page, however large they are. Such a page, which the default one is, is read without
+ * `boundBytes`, with which SQLite reads each row up to four times, in tables of its own.
  */
 const FEW = PAGE_MAX_BYTES / RECORD_MAX_BYTES;
 
 /**
- * Prepares the query for a page of a list, and returns the function that reads one. The query reads one row more than
- * it shows, and returns no more than half a megabyte (`boundBytes`). For leads, it is:
+ * Prepares the query for a page of a list, and returns the function that reads one. The query returns one row more than
+ * the page shows, and no more than half a megabyte (`boundBytes`). For leads, it is:
  *
  *     SELECT … FROM leads WHERE workspace_id = :workspaceId AND (created_at, id) < (:at, :id)
  *     ORDER BY created_at DESC, id DESC LIMIT :rows
  *
- * The order needs an index that begins with the columns of the other conditions, such as `leads_newest`.
+ * The order needs an index that begins with the columns of the other conditions, such as `leads_newest`. A page of
+ * up to `FEW` items then reads at most `limit + 3` rows.
  *
  * The function fills in the placeholders `at` and `id` of `isOnPage`, and `rows` of the limit, which is added here. Its
  * caller passes the values of all others, such as `workspaceId`.
@@ -132,7 +133,7 @@ function boundBytes<Row>(
   const bounded = sql`SELECT * FROM (
       SELECT *, sum(bytes) OVER (ORDER BY ${order}) AS page_bytes FROM (SELECT *, ${size} AS bytes FROM ${page}))
     WHERE page_bytes - bytes <= ${PAGE_MAX_BYTES} ORDER BY ${order}`;
-  // The columns of the page come first, so its own reader finds them where they were.
+  // Drizzle reads a row of D1 by position. The columns of the page come first, so its own reader finds them.
   const { read } = toStatements(page) as Statements<Row[]>;
   return {
     queries: toStatements(bounded).queries,

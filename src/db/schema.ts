@@ -32,7 +32,7 @@ import { fromHex, type Hex } from "../primitives/bytes.ts";
 /*
  * Times are Unix milliseconds. Every table with data of workspaces has the workspace's id, except `attempts`, whose rows
  * belong to deliveries. Every list has an index in its order that starts with what it is a list of, such as a workspace.
- * So a page reads one row more than it shows.
+ * So a page reads few rows that it does not show (`preparePage`).
  *
  * Every table is WITHOUT ROWID, because D1 bills rows written. The primary key of such a table is not a separate
  * index, which would be one more row to write. Drizzle cannot express that, so the migrations add it.

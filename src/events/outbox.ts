@@ -59,9 +59,9 @@ export function announce(
   // Only ids, so they fit into one parameter, unlike the bodies.
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return combine({
-    // Deliveries come before events, so NOT EXISTS finds the event only if an earlier try of this transaction was
-    // committed. Usually, `isAnnounced` also rules that out, because the record is stored. It does not if the record
-    // was removed between the tries, as runs are with their automation.
+    // If the transaction is tried again after it was committed, it must create no second delivery. Usually, `isAnnounced`
+    // prevents that, because the record is stored. A run may have been deleted with its automation between the tries.
+    // Its event remains, so NOT EXISTS finds the event of the first try. The event of this try is inserted after that.
     deliveries: insertFrom(
       deliveries,
       {

@@ -37,7 +37,7 @@ export const finishResponse = createMiddleware<AppEnv>(async (c, next) => {
     headers.set("Cache-Control", "public, max-age=31536000, immutable");
   } else {
     headers.set("Cache-Control", "no-store");
-    // The response to a call of a tool already has the headers of its route.
+    // The response to a tool call of MCP has those of the route that it called (`callTool` in mcp.ts).
     if (!headers.has("X-RateLimit-Limit")) setRateLimit(headers, c);
   }
   // Some clients, such as Windows PowerShell 5.1, read JSON as Latin-1 unless the charset is named.
@@ -50,7 +50,8 @@ export const finishResponse = createMiddleware<AppEnv>(async (c, next) => {
   log("request", {
     requestId,
     method: c.req.method,
-    // The route is the last match without a wildcard, because later wildcards match the same path.
+    // The route is the last match without a wildcard. A path of the portal also matches the wildcard of its files,
+    // `/portal/*`, which comes later.
     route: matchedRoutes(c).findLast(isExact)?.path ?? matchedRoutes(c).at(-1)?.path,
     operation: c.get("operation"),
     webhookId: c.get("webhookId"),

@@ -8,17 +8,22 @@ import type { Page, PageRequest } from "../db/page.ts";
  * To add a query parameter of a list, such as a filter:
  *
  * 1. In the route, `query: PageQuery.extend({ … })`. Each parameter needs an `example` that finds some of the items of
- *    `PAGES` in `routes/examples.ts`: `test/worker/http/document/examples.test.ts` sends it. The `params.reason` of a check
- *    other than an enumeration is one of `REASONS`. The examples of its 400 are those of `InvalidQuery` in
- *    `document/errors.ts`. The guides `sync.md` and `polling.md` say that there is no filter by time.
+ *    `PAGES` in `src/http/routes/examples.ts`, because `test/worker/http/document/examples.test.ts` sends it. The
+ *    `params.reason` of a check other than an enumeration is one of `REASONS` in `src/contract/errors.ts`. The examples
+ *    of its 400 are those of `InvalidQuery` in `src/http/document/errors.ts`. The guides `sync.md` and `polling.md` in
+ *    `site/guides/` say that there is no filter by time.
  * 2. Pass the value to the list's function in `src/records/` or `src/subscriptions/`.
- * 3. A column with an index is a condition of the prepared page. The index in `schema.ts` ends with the two columns that the
- *    list is sorted by. Each record then writes one row more: adapt the counts of `test/worker/delivery`, `LEAD_BYTES` in
- *    `bench/price.ts` for an index on leads, and the figures of `docs/performance.md` (`npm run bench -- --only rows`,
- *    `--only month`, `npm run price`).
- * 4. Each combination of filters is a page of its own, prepared once. It reads no row that it does not show, so each
- *    condition is in the index: `test/worker/db/pages.test.ts` counts the rows that pages read.
- * 5. `npm run migrations` if you have added an index, `npm run openapi`, and a line in the changelog. If the methods of
+ * 3. There, prepare one page for each combination of filters, which is 2ⁿ pages for n optional filters. An example is
+ *    `listRunsOfAutomation` beside `listRuns` in `src/records/runs.ts`. SQLite uses an index only for a condition that
+ *    always applies, not for `:agent IS NULL OR agent_id = :agent`.
+ * 4. Add an index to `src/db/schema.ts` for each page. It begins with the columns of the conditions, and ends with the
+ *    two columns that the list is sorted by. `test/worker/db/pages.test.ts` counts the rows that pages read. Each record
+ *    then writes one row more. Adapt the counts of `test/worker/delivery`, `LEAD_BYTES` in `bench/price.ts` for an index
+ *    on leads, and the figures of `docs/performance.md` (`npm run bench -- --only rows`, `--only month`, `npm run price`).
+ * 5. A cursor names its list and a position, but no filter. A client may continue with another filter from there, and
+ *    gets the older items that match it. If that must be an error, give the filtered list a `ListName` of its own in
+ *    `src/contract/cursor.ts`.
+ * 6. `npm run migrations` if you have added an index, `npm run openapi`, and a line in the changelog. If the methods of
  *    `examples/client/client.ts` should take the parameter, add it there.
  */
 

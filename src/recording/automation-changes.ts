@@ -54,9 +54,9 @@ export async function controlAutomation(
     const now = clock();
     const change = decideChange(row, { ...row, status, reportedAt: "latest" }, now);
     if (!change) {
-      // The conflict may be with this call itself. If D1 loses the reply to a commit, the database client tries it
-      // again, and the second try finds the automation changed. No call has sent the wake-up messages of the first try,
-      // so they are read here.
+      // The automation already has the status. After a conflict, this call itself may have set it: if the reply to a
+      // commit is lost, the database client repeats the commit, and that finds the automation changed. The wake-up
+      // messages of the first commit are still to be sent, so they are read here.
       const wakeUps = tries > 0 ? await query(db, selectWakeUps(workspaceId, now)) : [];
       return { result: "done", row, wakeUps };
     }
@@ -116,6 +116,7 @@ export function decideChange(
   { reportedAt: given, ...wanted }: WantedAutomation,
   now: number,
 ): AutomationChange | null {
+  // The automation is new.
   if (before === null) {
     const at = given === "latest" ? now : given;
     return { before, after: toNew(wanted, at, at, now), isNew: true };
@@ -123,16 +124,20 @@ export function decideChange(
   const { updatedAt, removedAt } = before;
   const lastAt = Math.max(before.reportedAt, removedAt ?? before.reportedAt);
   const reportedAt = given === "latest" ? Math.max(now, updatedAt + 1, lastAt + 1) : given;
+  // The report is out of date.
   if (reportedAt < lastAt) return null;
   const laterAt = Math.max(reportedAt, updatedAt + 1);
+  // The automation was removed, and is back.
   if (removedAt !== null)
     return { before, after: toNew(wanted, reportedAt, laterAt, now), isNew: true };
+  // One of its fields changes.
   if (!isSame(before, wanted))
     return {
       before,
       after: { ...before, ...wanted, reportedAt, updatedAt: laterAt },
       isNew: false,
     };
+  // Only the time of the report may be new.
   if (given === "latest" || reportedAt === before.reportedAt) return null;
   const after = { ...before, reportedAt, updatedAt: Math.max(reportedAt, updatedAt) };
   return { before, after, isNew: false };
@@ -189,12 +194,11 @@ export function storeChanges(
   );
   const lastOfEach = new Map(changes.map(({ after }) => [after.id, after]));
   const rows = JSON.stringify([...lastOfEach.values()]);
+  // All three statements have one condition, so either all changes are stored or none. It no longer holds once a row is
+  // written, so the write comes last, and is one statement, into which 100 reports fit.
   const statements = combine({
     found: qb.all<{ isUnchanged: number }>(sql`SELECT ${isUnchanged} AS isUnchanged`),
-    // Announced before any row is written, while the condition still holds.
-    // The condition is the same for each draft, because either all changes are stored or none.
     events: announce(workspaceId, "automation.status_changed", drafts, () => isUnchanged, now),
-    // One statement for all rows, because the condition no longer holds once a row is written. 100 reports fit into it.
     written: insertFrom(
       automations,
       mapColumns(automations, ["id", "workspaceId", ...STORED], fromJson("r")),
@@ -208,8 +212,9 @@ export function storeChanges(
 }
 
 /**
- * SQL condition: each automation is still stored as it was read, or is still not stored. It compares every stored
- * column, because the write replaces them all.
+ * SQL condition: each automation is still stored as it was read, or is still not stored. Every stored column is
+ * compared, because the write replaces them all. Of an automation that was not stored, `read` has only the id, and the
+ * join finds nothing, so all columns are null on both sides.
  */
 function areUnchanged(changes: AutomationChange[]): SQL {
   const asRead = changes.map(({ before, after }) => ({ ...before, id: after.id }));

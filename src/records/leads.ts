@@ -41,6 +41,7 @@ const OTHER_BYTES = 300;
 const readPage = preparePage({
   order: LEAD_ORDER,
   select: qb
+    // An expression needs a name here, by which the size of the page is measured.
     .select({ ...LEAD_COLUMNS, sealed: SEALED.as("sealed") })
     .from(leads)
     .where(and(eq(leads.workspaceId, sql.placeholder("workspaceId")), isOnPage(LEAD_ORDER))),
