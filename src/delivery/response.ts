@@ -1,4 +1,4 @@
-import { openUnder, sealUnder } from "../encryption/personal-data.ts";
+import { openJson, sealJson } from "../encryption/seal.ts";
 import { isReserved } from "../endpoints/headers.ts";
 import { logError } from "../log.ts";
 
@@ -56,7 +56,7 @@ export async function sealResponse(
     const masked = whole && maskResponse(whole, listSecrets(sent));
     const key = masked && (await openKey());
     if (!masked || !key) return null;
-    return await sealUnder(key, ownerOf({ subscriptionId, eventId }), masked);
+    return await sealJson(key, ownerOf({ subscriptionId, eventId }), masked);
   } catch (error) {
     logError("response_store_failed", error, { eventId, webhookId: subscriptionId });
     return null;
@@ -160,7 +160,7 @@ export async function openResponse(
   owner: DeliveryKey,
   sealed: string | null,
 ): Promise<StoredResponse | null> {
-  return sealed === null || !key ? null : openUnder(key, ownerOf(owner), sealed);
+  return sealed === null || !key ? null : openJson(key, ownerOf(owner), sealed);
 }
 
 const ownerOf = ({ subscriptionId, eventId }: DeliveryKey) => `${subscriptionId}/${eventId}`;

@@ -1,4 +1,3 @@
-import { openDataKey, type WorkspaceKey } from "../encryption/personal-data.ts";
 import { openHeaders } from "../endpoints/headers.ts";
 import { createGuard } from "../endpoints/resolve.ts";
 import { openSigner } from "../endpoints/secrets.ts";
@@ -6,6 +5,7 @@ import type { Signer } from "../endpoints/signature.ts";
 import { type BodyRow, makeBody, UnreadableEvent } from "../events/bodies.ts";
 import { log, logError } from "../log.ts";
 import { abortAfter } from "../primitives/timing.ts";
+import { openDataKey, type WorkspaceKey } from "../workspaces/data-keys.ts";
 import { type Outcome, statusOf, succeeded } from "./outcome.ts";
 import type { PendingDelivery } from "./policy.ts";
 import { post, TEST_HEADER, WEBHOOK_HEADER } from "./post.ts";

@@ -1,4 +1,4 @@
-import { fromBase64, toBase64 } from "../primitives/bytes.ts";
+import { fromBase64, fromHex, type Hex, toBase64 } from "../primitives/bytes.ts";
 import { type KeyRing, parseKeyRing } from "./key-ring.ts";
 
 const IV_BYTES = 12;
@@ -42,12 +42,33 @@ export async function open(ring: KeyRing, owner: string, sealed: string): Promis
 }
 
 /**
+ * Encrypts data as JSON with AES-256-GCM.
+ *
+ * @param key the data key of a workspace.
+ * @param owner the id of the record that the data belongs to; the result cannot be decrypted for any other.
+ * @returns hexadecimal of the IV, the ciphertext and the tag.
+ */
+export async function sealJson(key: CryptoKey, owner: string, data: unknown): Promise<Hex> {
+  const box = await encrypt(key, owner, JSON.stringify(data));
+  return box.toHex() as Hex;
+}
+
+/**
+ * Decrypts data that `sealJson` has encrypted for the same owner.
+ *
+ * @throws Error for another key or owner, or if the data was changed.
+ */
+export async function openJson<Data>(key: CryptoKey, owner: string, sealed: string): Promise<Data> {
+  return JSON.parse(await decrypt(key, owner, fromHex(sealed)));
+}
+
+/**
  * Encrypts a text with AES-256-GCM.
  *
  * @param owner the id of the record that the text belongs to; the result cannot be decrypted for any other.
  * @returns a random IV of 12 bytes, the ciphertext and the tag of 16 bytes.
  */
-export async function encrypt(
+async function encrypt(
   key: CryptoKey,
   owner: string,
   text: string,
@@ -62,7 +83,7 @@ export async function encrypt(
 }
 
 /** Decrypts a text that `encrypt` has encrypted. @throws Error for another key or owner, or if it was changed. */
-export async function decrypt(
+async function decrypt(
   key: CryptoKey,
   owner: string,
   box: Uint8Array<ArrayBuffer>,

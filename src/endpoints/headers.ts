@@ -1,12 +1,8 @@
 import { z } from "@hono/zod-openapi";
 import { type Details, InputError } from "../contract/input.ts";
 import { HEADER_VALUE_MAX_LENGTH, HEADERS_MAX } from "../contract/limits.ts";
-import {
-  expectDataKey,
-  openUnder,
-  sealUnder,
-  type WorkspaceKey,
-} from "../encryption/personal-data.ts";
+import { openJson, sealJson } from "../encryption/seal.ts";
+import { expectDataKey, type WorkspaceKey } from "../workspaces/data-keys.ts";
 
 /*
  * The custom headers of a subscription, which each of its requests carries. For example, a gateway in front of the
@@ -152,7 +148,7 @@ export async function sealHeadersUnder(
 ): Promise<{ headerNames: string[]; sealedHeaders: string | null }> {
   const headerNames = Object.keys(headers);
   if (headerNames.length === 0) return { headerNames, sealedHeaders: null };
-  return { headerNames, sealedHeaders: await sealUnder(key, ownerOf(owner), headers) };
+  return { headerNames, sealedHeaders: await sealJson(key, ownerOf(owner), headers) };
 }
 
 /** Decrypts the headers that each request carries. @throws Error if they cannot be decrypted. */
@@ -163,7 +159,7 @@ export async function openHeaders(
 ): Promise<CustomHeaders> {
   if (sealed === null) return {};
   const key = await expectDataKey(env.ENCRYPTION_KEYS, owner);
-  return openUnder(key, ownerOf(owner), sealed);
+  return openJson(key, ownerOf(owner), sealed);
 }
 
 const ownerOf = ({ subscriptionId }: Pick<HeadersOwner, "subscriptionId">) =>

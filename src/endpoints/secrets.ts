@@ -1,12 +1,8 @@
 import { type Placeholder, type SQL, sql } from "drizzle-orm";
 import { toTexts } from "../db/builder.ts";
 import { subscriptions } from "../db/schema.ts";
-import {
-  expectDataKey,
-  openUnder,
-  sealUnder,
-  type WorkspaceKey,
-} from "../encryption/personal-data.ts";
+import { openJson, sealJson } from "../encryption/seal.ts";
+import { expectDataKey, type WorkspaceKey } from "../workspaces/data-keys.ts";
 import { createSigner, type Signer } from "./signature.ts";
 
 /** The encrypted secrets of a subscription that sign, with its workspace. */
@@ -17,12 +13,12 @@ interface SealedSecrets extends WorkspaceKey {
 
 /** Encrypts a secret of a subscription under its workspace's data key. */
 export function sealSecret(key: CryptoKey, subscriptionId: string, secret: string) {
-  return sealUnder(key, subscriptionId, secret);
+  return sealJson(key, subscriptionId, secret);
 }
 
 /** Decrypts a secret that `sealSecret` has encrypted. @throws Error if it cannot be decrypted. */
 export function openSecret(key: CryptoKey, subscriptionId: string, sealed: string) {
-  return openUnder<string>(key, subscriptionId, sealed);
+  return openJson<string>(key, subscriptionId, sealed);
 }
 
 /**

@@ -5,10 +5,10 @@ import { EVENT_TYPES, schemaName } from "../contract/event-types.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
 import { events, leads } from "../db/schema.ts";
-import { openDataKey, type WorkspaceKey } from "../encryption/personal-data.ts";
 import { Automation } from "../records/automations.ts";
 import { LEAD_AS_JSON, Lead, parseLeadRow, readLead } from "../records/leads.ts";
 import { Run } from "../records/runs.ts";
+import { openDataKey, type WorkspaceKey } from "../workspaces/data-keys.ts";
 
 /** The schema of `data`, by event type. */
 const DATA = {

@@ -14,9 +14,9 @@ import type { Page, PageRequest } from "../db/page.ts";
 import { deliveries, events, leads, PRIORITY, subscriptions, workspaces } from "../db/schema.ts";
 import { deliveryState, isUnsuccessful, UNSUCCESSFUL } from "../db/states.ts";
 import { nextAttemptAt } from "../delivery/due.ts";
-import { openDataKey } from "../encryption/personal-data.ts";
 import { findLeadIds } from "../records/finding.ts";
 import { findOwner, isSubscription } from "../subscriptions/subscriptions.ts";
+import { openDataKey } from "../workspaces/data-keys.ts";
 import { readSubjects, SUBJECT } from "./subject.ts";
 import type { DeliveryView } from "./views.ts";
 

@@ -17,10 +17,9 @@ import {
 } from "../db/states.ts";
 import { isInLine, LINES, nextSendAt } from "../delivery/due.ts";
 import { openResponse } from "../delivery/response.ts";
-import { openDataKey } from "../encryption/personal-data.ts";
 import type { Hex } from "../primitives/bytes.ts";
 import { isSubscription, unknownWebhook } from "../subscriptions/subscriptions.ts";
-import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
+import { openDataKey, sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { type CountsRow, countResponses, selectCounts, toDays } from "./counts.ts";
 import { rejectedTypes } from "./rejections.ts";
 import type { DayView, WebhookView } from "./views.ts";

@@ -3,7 +3,7 @@ import { createMiddleware } from "hono/factory";
 import ipaddr from "ipaddr.js";
 import { ApiError } from "../contract/errors.ts";
 import { openNamed } from "../db/databases.ts";
-import { mac } from "../encryption/mac.ts";
+import { mac } from "../encryption/key-ring.ts";
 import { toHex } from "../primitives/bytes.ts";
 import type { AddressName } from "../rate-limit/address-gate.ts";
 import { callObject } from "../rate-limit/call.ts";

@@ -5,10 +5,9 @@ import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { leads } from "../db/schema.ts";
-import { openDataKey } from "../encryption/personal-data.ts";
 import { type LeadRow, readPersonalData, SEALED } from "../records/leads.ts";
 import { toPersonalData } from "../records/person.ts";
-import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
+import { openDataKey, sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import {
   childrenAsJson,
   isAfter,

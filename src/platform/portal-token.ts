@@ -1,5 +1,5 @@
 import { type PortalGrant, readPortalToken, writePortalGrant } from "../contract/portal-token.ts";
-import { importKeys } from "../encryption/mac.ts";
+import { importKeys } from "../encryption/key-ring.ts";
 import { toBase64Url } from "../primitives/bytes.ts";
 
 /**

@@ -15,10 +15,10 @@ import { MINUTE_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../db/databases.ts";
 import { sendWakeUps } from "../delivery/wake.ts";
-import { createDataKey } from "../encryption/personal-data.ts";
 import { Name } from "../primitives/text.ts";
 import { invalidateKey } from "../rate-limit/invalidate-key.ts";
 import { cancelPendingOf } from "../subscriptions/subscriptions.ts";
+import { createDataKey } from "../workspaces/data-keys.ts";
 import { findSize } from "../workspaces/database-figures.ts";
 import { listLiveKeys } from "../workspaces/key-rows.ts";
 import {

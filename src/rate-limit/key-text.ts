@@ -1,4 +1,4 @@
-import { mac, macs } from "../encryption/mac.ts";
+import { mac, macs } from "../encryption/key-ring.ts";
 import { isEqual, toHex } from "../primitives/bytes.ts";
 
 const PREFIX = "key_live_";

@@ -16,10 +16,10 @@ import {
 import { type Database, insertEach, query, type Statements } from "../db/client.ts";
 import { isOnPage, type Page, type PageRequest, preparePage } from "../db/page.ts";
 import { erasedLeads, leads } from "../db/schema.ts";
-import { openDataKey, openUnder } from "../encryption/personal-data.ts";
+import { openJson } from "../encryption/seal.ts";
 import { logError } from "../log.ts";
 import type { Hex } from "../primitives/bytes.ts";
-import { loadDataKey, sealedDataKeyOf } from "../workspaces/data-keys.ts";
+import { loadDataKey, openDataKey, sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 
 /** SQL expression: the encrypted personal data of a lead, in hexadecimal. */
@@ -193,7 +193,7 @@ export async function readPersonalData(
 ): Promise<ReportedPerson | null> {
   if (!dataKey) throw new Error(`the workspace of ${id} has no data key`);
   try {
-    return await openUnder<ReportedPerson>(dataKey, id, sealed);
+    return await openJson<ReportedPerson>(dataKey, id, sealed);
   } catch (error) {
     logError("lead_decrypt_failed", error, { leadId: id });
     return null;

@@ -4,9 +4,9 @@ import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, counted, type Database, type Statements, withoutRetries } from "../db/client.ts";
 import { subscriptions } from "../db/schema.ts";
-import { expectDataKey } from "../encryption/personal-data.ts";
 import { sealSecret } from "../endpoints/secrets.ts";
 import { mintSecret } from "../endpoints/signature.ts";
+import { expectDataKey } from "../workspaces/data-keys.ts";
 import { findSubscription, isSubscription } from "./subscriptions.ts";
 
 /** Requests that start later than this after a rotation are signed with the new secret. */

@@ -2,9 +2,78 @@ import { type Column, eq, type SQL, sql } from "drizzle-orm";
 import { qb } from "../db/builder.ts";
 import { type Database, prepared, query } from "../db/client.ts";
 import { workspaces } from "../db/schema.ts";
-import { expectDataKey, knownDataKey, openDataKey } from "../encryption/personal-data.ts";
+import { importKey, open, parseEncryptionKeys, seal } from "../encryption/seal.ts";
+import { BoundedMap } from "../primitives/bounded-map.ts";
+import { fromBase64, toBase64 } from "../primitives/bytes.ts";
 import { unknownWorkspace } from "./placement.ts";
 import { selectWorkspaces } from "./workspaces.ts";
+
+/*
+ * Envelope encryption. Each workspace has a data encryption key (its data key). It encrypts the personal data of leads,
+ * the secrets and headers of subscriptions, and stored responses. The data key is itself stored encrypted under a key
+ * encryption key of `ENCRYPTION_KEYS`. So rows that remain in a database file after an erasure, in a backup or in a
+ * dump are unreadable without those keys.
+ */
+
+const DATA_KEY_BYTES = 32;
+/** Maximum data keys that an isolate caches. */
+const KEPT_MAX = 1_000;
+
+/** A workspace with its data key, encrypted; null if it has none. */
+export interface WorkspaceKey {
+  workspaceId: string;
+  sealedDataKey: string | null;
+}
+
+/**
+ * Creates the data key of a workspace. The key never changes; only its encryption does.
+ *
+ * @param keys `ENCRYPTION_KEYS`.
+ * @returns the key, encrypted.
+ */
+export function createDataKey(keys: string, workspaceId: string): Promise<string> {
+  const bytes = crypto.getRandomValues(new Uint8Array(DATA_KEY_BYTES));
+  return seal(parseEncryptionKeys(keys), workspaceId, toBase64(bytes));
+}
+
+/** The data keys that this isolate has decrypted, by workspace id. Exported for tests, which clear it. */
+export const openedDataKeys = new BoundedMap<CryptoKey>(KEPT_MAX);
+
+/**
+ * Decrypts the data key of a workspace, unless this isolate has cached it.
+ *
+ * @param keys `ENCRYPTION_KEYS`.
+ * @param sealed the encrypted data key, from `createDataKey`; null if the workspace has none.
+ * @returns null if the workspace has none.
+ * @throws Error if none of the keys can decrypt it, or it is the data key of another workspace.
+ */
+export async function openDataKey(
+  keys: string,
+  workspaceId: string,
+  sealed: string | null,
+): Promise<CryptoKey | null> {
+  const known = openedDataKeys.get(workspaceId);
+  if (known || sealed === null) return known ?? null;
+  const bytes = fromBase64(await open(parseEncryptionKeys(keys), workspaceId, sealed));
+  const key = await importKey(bytes);
+  openedDataKeys.set(workspaceId, key);
+  return key;
+}
+
+/**
+ * Decrypts the data key of a workspace that must have one.
+ *
+ * @throws Error if the workspace has none, because it does not live in this database any more.
+ */
+export async function expectDataKey(
+  keys: string,
+  { workspaceId, sealedDataKey }: WorkspaceKey,
+): Promise<CryptoKey> {
+  const key = await openDataKey(keys, workspaceId, sealedDataKey);
+  // A caller that tries again finds the database where the workspace lives now.
+  if (!key) throw new Error(`moving: try again: ${workspaceId} has no data key in this database`);
+  return key;
+}
 
 /** SQL expression: the encrypted data key of a workspace; null if it does not live in this database. */
 export function sealedDataKeyOf(workspaceId: Column): SQL<string | null> {
@@ -30,7 +99,7 @@ export async function loadDataKey(
   keys: string,
   workspaceId: string,
 ): Promise<CryptoKey | null> {
-  const known = knownDataKey(workspaceId);
+  const known = openedDataKeys.get(workspaceId);
   if (known) return known;
   const [workspace] = await query(db, selectSealedDataKey({ workspaceId }));
   return openDataKey(keys, workspaceId, workspace?.sealedDataKey ?? null);
@@ -47,7 +116,7 @@ export async function loadDataKeyToWrite(
   keys: string,
   workspaceId: string,
 ): Promise<CryptoKey> {
-  const known = knownDataKey(workspaceId);
+  const known = openedDataKeys.get(workspaceId);
   if (known) return known;
   const [workspace] = await query(db, selectWorkspaces([workspaceId]));
   if (!workspace) throw unknownWorkspace();

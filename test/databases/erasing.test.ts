@@ -2,8 +2,8 @@ import { exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { insertEntry } from "../../scripts/restore/placements.ts";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
-import { openedDataKeys } from "../../src/encryption/personal-data.ts";
 import { sweep } from "../../src/sweep.ts";
+import { openedDataKeys } from "../../src/workspaces/data-keys.ts";
 import { automationReport, errorOf, leadReport, runReport } from "../support/api.ts";
 import {
   type DatabaseName,

@@ -2,9 +2,9 @@ import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { randomId } from "../../src/contract/ids.ts";
 import { MINUTE_MS } from "../../src/contract/time.ts";
-import { createDataKey } from "../../src/encryption/personal-data.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
 import { sweep } from "../../src/sweep.ts";
+import { createDataKey } from "../../src/workspaces/data-keys.ts";
 import { errorOf, leadReport } from "../support/api.ts";
 import {
   databaseOf,

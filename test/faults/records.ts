@@ -112,6 +112,7 @@ export const RECORDS: Fault[] = [
     ["workspaces.ts", "granted ? eq(workspaces.erasing, false) : undefined", "undefined", "a workspace that is being erased gets no access"],
     ["workspaces.ts", "and(inJson(workspaces.id, ids), eq(workspaces.erasing, false))", "inJson(workspaces.id, ids)", "nothing is recorded for a workspace that is being erased"],
     ["key-rows.ts", "coalesce(${apiKeys.revokedAt}, ${now})", "${now}", "a key keeps the time of its revocation"],
+    ["data-keys.ts", "if (known || sealed === null) return known ?? null;", "if (sealed === null) return null;", "a data key is opened once per isolate"],
     ["data-keys.ts", " WHERE ${workspaces.id} = ${workspaceId})", ")", "each workspace has its own data key"],
     ["table-registry.ts", "secret: [leads.sealed],", "", "an export has no ciphertext"],
     ["table-registry.ts", "secret: [apiKeys.keyHash],", "", "an export has no hash of a key"],

@@ -20,7 +20,7 @@ const BELOW: Record<string, string> = {
   "rate-limit": "workspaces db encryption contract",
   records: "workspaces db encryption contract log",
   events: "records workspaces db encryption contract",
-  endpoints: "db encryption contract",
+  endpoints: "workspaces db encryption contract",
   delivery: "endpoints events workspaces db encryption contract log",
   dispatch: "delivery endpoints events workspaces db encryption contract log",
   subscriptions: "delivery endpoints events workspaces db encryption contract log",

@@ -1,8 +1,7 @@
 import { aliasFields, qb } from "../../src/db/builder.ts";
 import { events } from "../../src/db/schema.ts";
-import type { WorkspaceKey } from "../../src/encryption/personal-data.ts";
 import { BODY, type BodyRow, makeBody } from "../../src/events/bodies.ts";
-import { sealedDataKeyOf } from "../../src/workspaces/data-keys.ts";
+import { sealedDataKeyOf, type WorkspaceKey } from "../../src/workspaces/data-keys.ts";
 
 const { workspaceId } = events;
 

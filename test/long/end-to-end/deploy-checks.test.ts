@@ -8,7 +8,7 @@ import { testVersion } from "../../../scripts/deploy/smoke.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { migrationsHere } from "../../../scripts/shared/databases.ts";
 import { openPlatform } from "../../../scripts/shared/platform-client.ts";
-import { createDataKey } from "../../../src/encryption/personal-data.ts";
+import { createDataKey } from "../../../src/workspaces/data-keys.ts";
 import { serve } from "../../node/support/server.ts";
 import { MARK, QUEUES, SECRETS, type Site, SMALL_WORKER, useSite } from "./deployment.ts";
 

@@ -4,12 +4,12 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
 import { createSender } from "../../../src/delivery/send.ts";
 import { LEASE_MS } from "../../../src/dispatch/claims.ts";
-import { expectDataKey, openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { sealSecret } from "../../../src/endpoints/secrets.ts";
 import { mintSecret } from "../../../src/endpoints/signature.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
 import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
 import { sweep } from "../../../src/sweep.ts";
+import { expectDataKey, openedDataKeys } from "../../../src/workspaces/data-keys.ts";
 import { leadReport } from "../../support/api.ts";
 import {
   ACKNOWLEDGED,

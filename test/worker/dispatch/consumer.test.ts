@@ -6,8 +6,8 @@ import { createSender } from "../../../src/delivery/send.ts";
 import { nextWakeUp, type WakeUpFacts, type WakeUpMessage } from "../../../src/delivery/wake.ts";
 import { consume } from "../../../src/dispatch/consumer.ts";
 import type { DispatchPorts } from "../../../src/dispatch/deliver.ts";
-import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { sleep } from "../../../src/primitives/timing.ts";
+import { openedDataKeys } from "../../../src/workspaces/data-keys.ts";
 import {
   ACKNOWLEDGED,
   announceLeads,

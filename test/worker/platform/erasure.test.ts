@@ -6,12 +6,12 @@ import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { STATEMENTS_MAX } from "../../../src/db/budget.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { attempts, erasedLeads, leads } from "../../../src/db/schema.ts";
-import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { beginErasure, closeWorkspace, eraseAllRows } from "../../../src/lifecycle/erase.ts";
 import { deleteOldErasedLeads, eraseLeadRows } from "../../../src/lifecycle/erase-leads.ts";
 import { eraseLeads as erasure } from "../../../src/platform/personal-data.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import { sweep } from "../../../src/sweep.ts";
+import { openedDataKeys } from "../../../src/workspaces/data-keys.ts";
 import {
   automationReport,
   deployedAs,

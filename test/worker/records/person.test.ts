@@ -1,9 +1,9 @@
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
-import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { LeadRecording } from "../../../src/recording/lead-recording.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import { PERSONAL_FIELDS, showPerson } from "../../../src/records/person.ts";
+import { openedDataKeys } from "../../../src/workspaces/data-keys.ts";
 import {
   eventsOf,
   leadReport,

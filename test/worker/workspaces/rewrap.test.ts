@@ -1,8 +1,8 @@
 import { env } from "cloudflare:workers";
 import { beforeEach, expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
-import { createDataKey, openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { open, parseEncryptionKeys } from "../../../src/encryption/seal.ts";
+import { createDataKey, openedDataKeys } from "../../../src/workspaces/data-keys.ts";
 import { deployedWith, openApi, openWorkspace, recordLead } from "../../support/api.ts";
 import { platformOf } from "../../support/databases.ts";
 import {
