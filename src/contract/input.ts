@@ -35,7 +35,7 @@ export function unknownInput(path: Path | string, problem: string): InputError {
 }
 
 /** A path as text, such as `leads[0].agent.name`. */
-export function placeOf(path: Path): string {
+function placeOf(path: Path): string {
   return path.reduce<string>(
     (place, key) =>
       typeof key === "number" ? `${place}[${key}]` : `${place}${place && "."}${String(key)}`,
