@@ -1,6 +1,7 @@
 import { env } from "cloudflare:workers";
 import { eq, inArray } from "drizzle-orm";
 import { afterEach, describe, expect, test } from "vitest";
+import { randomId } from "../../../src/contract/ids.ts";
 import {
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
@@ -42,7 +43,6 @@ import {
   setSubscription,
   statesOf,
   subscribe,
-  subscribeMany,
 } from "../../support/deliveries.ts";
 import { clearMail, mailbox } from "../../support/mailbox.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
@@ -520,11 +520,12 @@ describe("the e-mails of a workspace", () => {
     // A sweep reads them in this order, so that the last one is on another page.
     const [last = "", ...greedy] = (await Promise.all(created)).toSorted().toReversed();
     for (const workspaceId of greedy) {
-      const failed = { failingSince: T0 };
-      const [subscriptionId = ""] = await subscribeMany(workspaceId, CANDIDATES_MAX / 5, failed);
+      const failed = { workspaceId, events: ["lead.created" as const], failingSince: T0 };
+      const ids = Array.from({ length: CANDIDATES_MAX / 5 }, () => randomId("webhook"));
+      await insertSubscriptions(ids.map((id) => ({ id, ...failed })));
       await announceLeads(workspaceId, 1, T0);
       const sent = { since: T0, announcedAt: DUE, emails: WORKSPACE_EMAILS_PER_DAY };
-      await setSubscription(subscriptionId, { announced: { failing: announcedEmail(sent) } });
+      await setSubscription(ids[0] ?? "", { announced: { failing: announcedEmail(sent) } });
     }
     const adminEmails = ["zoe@other.example"];
     await db.update(workspaces).set({ adminEmails }).where(eq(workspaces.id, last));
