@@ -280,20 +280,33 @@ interface Both {
 const changesNothing = ({ name }: Way) => /^(GET|read|list(?!AuditTrail)|find|export)/.test(name);
 /** The newest workspace that calls have been made for, unless one may have changed it. */
 let unchanged: Workspace | null = null;
-/** The other workspace of earlier calls, unless one has leaked something of it, and may have changed it. */
-let untouched: Workspace | null = null;
+/**
+ * The other workspaces of earlier calls, unless one has leaked something of it, and may have changed it: one for all
+ * operations that need the usual subscriptions, and one for each of the others.
+ */
+const untouched = new Map<string, Workspace>();
+const placeOf = (way: Way) => (way.webhooks === WEBHOOKS ? "" : way.name);
 
-/** Opens two workspaces. Calls in sequence that change nothing share theirs, and most share the other one. */
+/** Opens two workspaces. Calls in sequence that change nothing share theirs, and all calls of a way the other one. */
 async function openBoth(way: Way): Promise<Both> {
   const soon = Date.now() + MINUTE_MS;
   const own = (changesNothing(way) && unchanged) || (await openTenant(soon));
   unchanged = changesNothing(way) ? own : null;
   // Newer than any other event, so that a list of all would begin with them.
-  const open = () => openTenant(soon + DAY_MS, way.webhooks);
-  if (way.webhooks !== WEBHOOKS) return { own, foreign: await open() };
-  untouched ??= await open();
-  return { own, foreign: untouched };
+  const foreign = untouched.get(placeOf(way)) ?? (await openTenant(soon + DAY_MS, way.webhooks));
+  untouched.set(placeOf(way), foreign);
+  return { own, foreign };
 }
+
+/** The calls that a workspace must not be harmed by, after the other one's own, which are made once. */
+async function provokedBy(way: Way, foreign: Workspace): Promise<Record<string, Way["call"]>> {
+  const known = provocations.get(way);
+  if (known?.foreign === foreign) return known.calls;
+  const calls = (await way.provoke?.(foreign)) ?? {};
+  provocations.set(way, { foreign, calls });
+  return calls;
+}
+const provocations = new Map<Way, { foreign: Workspace; calls: Record<string, Way["call"]> }>();
 
 /** What an operation gives away of another workspace, changes in it, or reads and writes because of it. */
 async function leaksOf(
@@ -314,7 +327,7 @@ async function leaksOf(
   };
   const deployment = { env: bindings, fetch: deployedAs(bindings) };
   const leaks: string[] = [];
-  const provoked = (await way.provoke?.(foreign)) ?? {};
+  const provoked = await provokedBy(way, foreign);
   const before = await rowsOf(foreign.workspaceId);
   const expectNothingOfTheirs = (what: string, shown: unknown) => {
     const text = typeof shown === "string" ? shown : JSON.stringify(shown);
@@ -366,7 +379,7 @@ async function leaksOf(
   expectNothingOfTheirs("its own", answer.text);
   expectNothingOfTheirs("its rows", await rowsOf(own.workspaceId));
   if ((await rowsOf(foreign.workspaceId)) !== before) leaks.push("their rows have changed");
-  if (leaks.length > 0) untouched = null;
+  if (leaks.length > 0) untouched.delete(placeOf(way));
   return leaks;
 }
 
