@@ -79,7 +79,7 @@ const isSigned = (secret: string) => {
 /** How many deliveries of a webhook have failed. */
 const failed = (id: string) =>
   DB.prepare(
-    "SELECT count(*) AS n FROM deliveries WHERE subscription_id = ? AND attempts > 0 AND state <> 'delivered'",
+    "SELECT count(*) AS n FROM deliveries WHERE subscription_id = ? AND attempts_made > 0 AND state <> 'delivered'",
   )
     .bind(id)
     .first<number>("n");
