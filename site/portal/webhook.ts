@@ -9,6 +9,7 @@ import type {
   WebhookDetails,
   WebhookView,
 } from "../../src/history/views.ts";
+import { isAccepted } from "./format.ts";
 import { t } from "./text.ts";
 
 /** Maximum length of a URL that is shown in one line, in characters. */
@@ -64,6 +65,11 @@ export function sortByHealth(webhooks: readonly WebhookView[]): WebhookView[] {
   const rank = (webhook: WebhookView) =>
     wasDisabledByFailures(webhook) ? 0.5 : BY_HEALTH.indexOf(webhook.state);
   return webhooks.toSorted((a, b) => rank(a) - rank(b));
+}
+
+/** Returns the failure to explain: the last attempt, or the last one that failed; null if there is none. */
+export function failureOf({ lastAttempt, lastFailure }: WebhookView) {
+  return lastAttempt && !isAccepted(lastAttempt) ? lastAttempt : lastFailure;
 }
 
 /** Whether a delivery is due in the future. */

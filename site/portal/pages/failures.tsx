@@ -128,10 +128,10 @@ function List({ query, workspace, webhooks }: ListProps) {
     <>
       {!isLooking && <LoadState loaded={search} />}
       {/* It stays when the list becomes empty, because it also has what was resent. */}
-      <Rows
+      <FailureRows
         failures={page.items}
         empty={isLooking ? looking : none}
-        query={query}
+        state={query.get("state")}
         webhooks={webhooks}
       />
       {!isEmpty && (
@@ -150,12 +150,13 @@ interface RowsProps {
   failures: FailureView[];
   /** Shown if there is none. */
   empty?: ComponentChildren;
-  query: URLSearchParams;
+  /** The state that the list is filtered by. */
+  state?: string | null;
   webhooks: WebhookView[];
 }
 
 /** Shows each event once, with all webhooks where it has failed. */
-function Rows({ failures, empty, query, webhooks }: RowsProps) {
+export function FailureRows({ failures, empty, state: filter = null, webhooks }: RowsProps) {
   const resends = useResends();
   const resent = webhooks.flatMap(({ webhookId }) =>
     resends.of(webhookId).map((delivery) => ({ ...delivery, webhookId })),
@@ -175,7 +176,7 @@ function Rows({ failures, empty, query, webhooks }: RowsProps) {
           <Row
             key={eventId}
             failures={ofEvent}
-            query={query}
+            state={filter}
             webhooks={webhooks}
             resends={resends}
           />
@@ -188,7 +189,7 @@ interface RowProps extends RowsProps {
   resends: ReturnType<typeof useResends>;
 }
 
-function Row({ failures, query, webhooks, resends }: RowProps) {
+function Row({ failures, state: filter, webhooks, resends }: RowProps) {
   const [first] = failures;
   if (!first) return null;
   const { type, subject, createdAt, eventId } = first;
@@ -197,8 +198,7 @@ function Row({ failures, query, webhooks, resends }: RowProps) {
   const isActive = ({ webhookId }: FailureView) => webhookOf(webhookId)?.state !== "disabled";
   const sendable = failures.filter(isActive);
   const worst = failures.find(({ state }) => state === "exhausted") ?? first;
-  const filters = filtersOf(query);
-  const state = filters.state ? { state: filters.state } : {};
+  const state = filter ? { state: filter } : {};
   return (
     <tr class={failures.length === 1 ? "linked" : undefined}>
       <td class="row-state">

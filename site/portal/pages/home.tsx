@@ -1,6 +1,7 @@
+import { useRef } from "preact/hooks";
 import type { WebhookView } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
-import { listWebhooks } from "../api.ts";
+import { listFailures, listWebhooks } from "../api.ts";
 import {
   explain,
   firstLines,
@@ -15,10 +16,11 @@ import { LoadState } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { Name } from "../parts/name.tsx";
 import { Sparkline } from "../parts/sparkline.tsx";
-import { webhookHref } from "../route.ts";
+import { failuresHref, webhookHref } from "../route.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
-import { isTroubled, shortUrl, sortByHealth } from "../webhook.ts";
+import { failureOf, isTroubled, shortUrl, sortByHealth } from "../webhook.ts";
+import { FailureRows } from "./failures.tsx";
 
 /** Shows whether all is well, and every webhook with its health, the ones in trouble first. */
 export function Home({ workspace }: { workspace: Workspace }) {
@@ -47,6 +49,7 @@ export function Home({ workspace }: { workspace: Workspace }) {
       ) : (
         <Table webhooks={sortByHealth(webhooks)} />
       )}
+      <Troubled webhooks={webhooks} />
       {isFull && <p class="hint">{t.home.full(workspace.webhooksMax)}</p>}
     </>
   );
@@ -74,6 +77,35 @@ function Verdict({ webhooks }: { webhooks: WebhookView[] }) {
           : t.home.well(active.length, webhooks.length)}
       </span>
     </Heading>
+  );
+}
+
+/** Once a webhook is in trouble, shows what failed, and goes on: it also shows the results of what was resent. */
+function Troubled({ webhooks }: { webhooks: WebhookView[] }) {
+  const isShown = useRef(false);
+  isShown.current ||= webhooks.some(isTroubled);
+  return isShown.current ? <Failed webhooks={webhooks} /> : null;
+}
+
+/** The newest deliveries that failed, each of which can be resent here. */
+function Failed({ webhooks }: { webhooks: WebhookView[] }) {
+  const query = new URLSearchParams({ limit: "5" });
+  const loaded = useLoad(() => listFailures(query), "failed");
+  return (
+    <section aria-label={t.webhook.failed}>
+      <div class="head">
+        <h2>{t.webhook.failed}</h2>
+        <a href={failuresHref()}>{t.webhook.allFailed}</a>
+      </div>
+      <LoadState loaded={loaded} />
+      {loaded.data && (
+        <FailureRows
+          failures={loaded.data.items}
+          webhooks={webhooks}
+          empty={<Empty title={t.webhook.noneFailed} text={t.webhook.noneFailedText} />}
+        />
+      )}
+    </section>
   );
 }
 
@@ -121,7 +153,7 @@ function Row({ webhook }: { webhook: WebhookView }) {
         <span>{successRate === null ? "–" : formatRate(successRate)}</span>
         <Sparkline days={days} />
       </td>
-      <td class={webhook.lastFailure ? "row-last" : "row-none"}>
+      <td class={failureOf(webhook) ? "row-last" : "row-none"}>
         <span class="row-label">{t.home.lastFailure}</span> <LastFailure webhook={webhook} />
       </td>
       <td class={webhook.nextAttemptAt ? "row-next" : "row-none"}>
@@ -138,12 +170,14 @@ const SAID = { lines: 1, characters: 120 };
 /** Describes the newest failure, with the server's own words while the webhook is in trouble. */
 function LastFailure({ webhook }: { webhook: WebhookView }) {
   const { lastFailure, state, failingSince } = webhook;
-  if (!lastFailure) return <span>–</span>;
-  const said = firstLines(lastFailure.response?.body ?? "", SAID);
+  const failure = failureOf(webhook);
+  if (!failure) return <span>–</span>;
+  const { body = "", location } = lastFailure?.response ?? {};
+  const said = firstLines(body, SAID) || location;
   return (
     <>
-      {formatOutcome(lastFailure)}, <Ago at={lastFailure.at} />
-      <span class="small">{explain(lastFailure)?.means}</span>
+      {formatOutcome(failure)}, <Ago at={failure.at} />
+      <span class="small">{explain(failure)?.means}</span>
       {isTroubled(webhook) && said && <q class="mono small">{said}</q>}
       {state === "failing" && failingSince && (
         <span class="small">{t.home.failingSince(formatTime(failingSince))}</span>

@@ -83,7 +83,7 @@ function Failed({ webhook }: { webhook: WebhookDetails }) {
     <Deliveries
       webhook={webhook}
       title={t.webhook.failed}
-      all={failuresHref({ webhookId })}
+      all={<a href={failuresHref({ webhookId })}>{t.webhook.allFailed}</a>}
       // A replay may have scheduled them all.
       empty={<Empty title={t.webhook.noneFailed} text={t.webhook.noneFailedText} />}
     >
@@ -100,7 +100,7 @@ function Newest({ webhook }: { webhook: WebhookDetails }) {
     <Deliveries
       webhook={webhook}
       title={t.webhook.newest}
-      all={webhookHref(webhookId, "deliveries")}
+      all={<a href={webhookHref(webhookId, "deliveries")}>{t.deliveries.showAll}</a>}
       empty={<Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />}
     >
       {loaded}
@@ -111,8 +111,8 @@ function Newest({ webhook }: { webhook: WebhookDetails }) {
 interface DeliveriesProps {
   webhook: WebhookDetails;
   title: string;
-  /** The address of the whole list. */
-  all: string;
+  /** Leads to the whole list. */
+  all: ComponentChildren;
   /** Shown if there is none. */
   empty: ComponentChildren;
   children: Loaded<Page<DeliveryView>>;
@@ -124,7 +124,7 @@ function Deliveries({ webhook, title, all, empty, children: loaded }: Deliveries
     <section>
       <div class="head">
         <h2>{title}</h2>
-        {items && items.length > 0 && <a href={all}>{t.deliveries.showAll}</a>}
+        {items && items.length > 0 && all}
       </div>
       <LoadState loaded={loaded} />
       {items && <DeliveryRows webhook={webhook} deliveries={items} empty={empty} />}

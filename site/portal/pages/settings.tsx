@@ -7,7 +7,7 @@ import { EditDialog } from "../actions/edit.tsx";
 import { EnableDialog } from "../actions/enable.tsx";
 import { Headers } from "../actions/headers.tsx";
 import { RemoveDialog } from "../actions/remove.tsx";
-import { SecretDialog } from "../actions/secret.tsx";
+import { SecretForm } from "../actions/secret.tsx";
 import { endOverlap } from "../api.ts";
 import { formatTime } from "../format.ts";
 import { reloadAll } from "../load.ts";
@@ -41,11 +41,7 @@ export function Settings({ webhook, types }: Props) {
       </Setting>
       <Setting title={t.secret.label} text={t.settings.secretText}>
         <Overlap webhook={webhook} />
-        {mayChange && (
-          <DialogButton label={t.secret.button}>
-            {(onClose) => <SecretDialog webhook={webhook} onClose={onClose} />}
-          </DialogButton>
-        )}
+        {mayChange && <SecretForm webhook={webhook} />}
       </Setting>
       <Setting title={t.headers.title} text={t.headers.text}>
         <Headers webhook={webhook} />

@@ -1,20 +1,16 @@
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { WebhookDetails } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
-import { DisableDialog } from "../actions/disable.tsx";
 import { EditDialog } from "../actions/edit.tsx";
 import { RedeliverDialog } from "../actions/redeliver.tsx";
-import { RemoveDialog } from "../actions/remove.tsx";
-import { SecretDialog } from "../actions/secret.tsx";
 import { TestDialog } from "../actions/test.tsx";
 import { readWebhook } from "../api.ts";
-import { hasDraft } from "../drafts.ts";
 import { useLoad } from "../load.ts";
 import { Copy, Health } from "../parts/basics.tsx";
 import { useCurrentInView } from "../parts/current-in-view.ts";
+import { DialogButton } from "../parts/dialog.tsx";
 import { LoadState, NotHere } from "../parts/faults.tsx";
 import { Heading, usePageTitle } from "../parts/heading.tsx";
-import { Menu } from "../parts/menu.tsx";
 import { Name } from "../parts/name.tsx";
 import { RunningReplays } from "../parts/replays.tsx";
 import { savedPosition, TABS, type Tab, webhookHref } from "../route.ts";
@@ -144,42 +140,21 @@ function Tabs({ webhook, tab }: TabsProps) {
   );
 }
 
-type DialogName = "test" | "edit" | "resend" | "secret" | "disable" | "remove";
-
-/** The two most frequent actions, and a menu of the others. */
+/** The most frequent actions. The others are among the settings. */
 function Actions({ webhook, types }: { webhook: WebhookDetails; types: Workspace["events"] }) {
-  const [open, setOpen] = useState<DialogName | null>(() => (hasDraft("edit") ? "edit" : null));
-  const onClose = () => setOpen(null);
-  const isDisabled = webhook.state === "disabled";
-  const item = (label: string, name: DialogName, isDangerous = false) => ({
-    label,
-    isDangerous,
-    choose: () => setOpen(name),
-  });
   return (
     <div class="buttons actions">
-      <button type="button" onClick={() => setOpen("test")}>
-        {t.test.button}
-      </button>
-      <button type="button" onClick={() => setOpen("edit")}>
-        {t.edit.button}
-      </button>
-      <Menu
-        items={[
-          ...(isDisabled ? [] : [item(t.sendAgain.button, "resend")]),
-          item(t.secret.button, "secret"),
-          ...(isDisabled ? [] : [item(t.disable.button, "disable")]),
-          item(t.remove.button, "remove", true),
-        ]}
-      />
-      {open === "test" && <TestDialog webhook={webhook} onClose={onClose} />}
-      {open === "edit" && (
-        <EditDialog webhook={webhook} types={types} draft="edit" onClose={onClose} />
+      <DialogButton label={t.test.button}>
+        {(onClose) => <TestDialog webhook={webhook} onClose={onClose} />}
+      </DialogButton>
+      {webhook.state !== "disabled" && (
+        <DialogButton label={t.sendAgain.button}>
+          {(onClose) => <RedeliverDialog webhook={webhook} onClose={onClose} />}
+        </DialogButton>
       )}
-      {open === "resend" && <RedeliverDialog webhook={webhook} onClose={onClose} />}
-      {open === "secret" && <SecretDialog webhook={webhook} onClose={onClose} />}
-      {open === "disable" && <DisableDialog webhook={webhook} onClose={onClose} />}
-      {open === "remove" && <RemoveDialog webhook={webhook} onClose={onClose} />}
+      <DialogButton label={t.edit.button} draft="edit">
+        {(onClose) => <EditDialog webhook={webhook} types={types} draft="edit" onClose={onClose} />}
+      </DialogButton>
     </div>
   );
 }

@@ -108,6 +108,16 @@ export function DeliveryState({ delivery }: { delivery: DeliveryView }) {
   return <Badge tone={hasFailed ? "exhausted" : state}>{name}</Badge>;
 }
 
+/** Copies a text. @returns whether the browser allowed it. */
+export async function copyText(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 interface CopyProps {
   text: string;
   /** The label of the button; "Copy" if it is clear what it copies. */
@@ -120,12 +130,7 @@ export function Copy({ text, label: unused = t.copy }: CopyProps) {
   const timer = useRef(0);
   const copy = async () => {
     clearTimeout(timer.current);
-    try {
-      await navigator.clipboard.writeText(text);
-      setLabel(t.copied);
-    } catch {
-      setLabel(t.copyFailed);
-    }
+    setLabel((await copyText(text)) ? t.copied : t.copyFailed);
     timer.current = setTimeout(() => setLabel(unused), COPIED_MS);
   };
   return (

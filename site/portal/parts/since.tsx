@@ -21,24 +21,28 @@ export function SinceField({ webhook, fault, mayEnd = false }: Props) {
   const first = webhook.undeliveredSince;
   const isRecent = first !== null && Date.parse(first) > Date.now() - REDELIVERY_MAX_AGE_MS;
   const [choice, setChoice] = useState(isRecent ? "first" : "day");
+  const choices: [value: string, label: string][] = [];
+  if (isRecent) choices.push(["first", t.since.first(formatDayAndHour(first))]);
+  if (mayEnd) choices.push(["today", t.deliveries.today], ["yesterday", t.deliveries.yesterday]);
+  choices.push(["hour", t.since.hour], ["day", t.since.day], ["week", t.since.week]);
+  choices.push(["other", mayEnd ? t.deliveries.custom : t.since.other]);
   return (
     <>
-      <label class="field">
-        {mayEnd ? t.deliveries.when : t.since.label}
-        <select
-          name="since"
-          value={choice}
-          onInput={({ currentTarget }) => setChoice(currentTarget.value)}
-        >
-          {isRecent && <option value="first">{t.since.first(formatDayAndHour(first))}</option>}
-          <option value="hour">{t.since.hour}</option>
-          <option value="day">{t.since.day}</option>
-          <option value="week">{t.since.week}</option>
-          {mayEnd && <option value="today">{t.deliveries.today}</option>}
-          {mayEnd && <option value="yesterday">{t.deliveries.yesterday}</option>}
-          <option value="other">{mayEnd ? t.deliveries.custom : t.since.other}</option>
-        </select>
-      </label>
+      <fieldset class="periods">
+        <legend>{mayEnd ? t.deliveries.when : t.since.label}</legend>
+        {choices.map(([value, label]) => (
+          <label class="check" key={value}>
+            <input
+              type="radio"
+              name="since"
+              value={value}
+              checked={choice === value}
+              onInput={() => setChoice(value)}
+            />
+            {label}
+          </label>
+        ))}
+      </fieldset>
       {choice === "other" && (
         <Moment name="from" label={mayEnd ? t.deliveries.since : t.since.time} fault={fault} />
       )}

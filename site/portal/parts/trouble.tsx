@@ -1,12 +1,11 @@
 import type { ComponentChildren } from "preact";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
-import type { AttemptView, WebhookDetails } from "../../../src/history/views.ts";
+import type { WebhookDetails } from "../../../src/history/views.ts";
 import { EditDialog } from "../actions/edit.tsx";
 import { EnableDialog } from "../actions/enable.tsx";
 import { FollowButton } from "../actions/follow.tsx";
 import { Headers } from "../actions/headers.tsx";
-import { RedeliverDialog } from "../actions/redeliver.tsx";
 import { TestButton } from "../actions/test.tsx";
 import {
   explain,
@@ -15,12 +14,11 @@ import {
   formatOutcome,
   formatTime,
   formatWhen,
-  isAccepted,
 } from "../format.ts";
 import { deliveriesHref, deliveryHref, webhookHref } from "../route.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
-import { countWaiting, formatWaiting, wasDisabledByFailures } from "../webhook.ts";
+import { countWaiting, failureOf, formatWaiting, wasDisabledByFailures } from "../webhook.ts";
 import { Text } from "./attempts.tsx";
 import { Dialog, DialogButton } from "./dialog.tsx";
 
@@ -79,9 +77,7 @@ function Problem({ webhook, types }: Props) {
         <p class="note-title">{t.webhook.failing(failures, formatTime(failingSince))}</p>
         <Cause webhook={webhook} />
         <Said webhook={webhook} />
-        <Fix webhook={webhook} types={types}>
-          <Resend webhook={webhook} />
-        </Fix>
+        <Fix webhook={webhook} types={types} />
         <p class="small">
           <Waiting webhook={webhook} /> {t.webhook.next(nextOf(webhook))} {t.webhook.retried}{" "}
           {t.webhook.outlook(disabledFrom(failingSince))}
@@ -115,13 +111,6 @@ function Waiting({ webhook }: { webhook: WebhookDetails }) {
       {t.webhook.deliveriesWait(formatWaiting(webhook), waiting)}
     </a>
   );
-}
-
-type Ended = Pick<AttemptView, "outcome" | "status">;
-
-/** Returns the failure to explain: the last attempt, or the last one that failed; null if there is none. */
-function failureOf({ lastAttempt, lastFailure }: WebhookDetails): Ended | null {
-  return lastAttempt && !isAccepted(lastAttempt) ? lastAttempt : lastFailure;
 }
 
 /** Says why the last attempt failed and what to do about it. */
@@ -165,8 +154,8 @@ function Said({ webhook: { webhookId, lastFailure } }: { webhook: WebhookDetails
 }
 
 interface FixProps extends Props {
-  /** Further actions. */
-  children: ComponentChildren;
+  /** Another action. */
+  children?: ComponentChildren;
 }
 
 /** Statuses that mean that the server, or a gateway before it, wants other credentials. */
@@ -228,14 +217,6 @@ function HeadersDialog({ webhook, onClose }: { webhook: WebhookDetails; onClose(
   );
 }
 
-function Resend({ webhook }: { webhook: WebhookDetails }) {
-  return (
-    <DialogButton label={t.sendAgain.button}>
-      {(onClose) => <RedeliverDialog webhook={webhook} onClose={onClose} />}
-    </DialogButton>
-  );
-}
-
 function Enable({ webhook }: { webhook: WebhookDetails }) {
   if (isReadOnly()) return null;
   return (
@@ -259,9 +240,7 @@ function Rejected({ webhook, types }: Props) {
         );
       })}
       <Said webhook={webhook} />
-      <Fix webhook={webhook} types={types}>
-        <Resend webhook={webhook} />
-      </Fix>
+      <Fix webhook={webhook} types={types} />
       <p class="small">
         <Waiting webhook={webhook} /> {t.webhook.rejectingOutlook}
       </p>

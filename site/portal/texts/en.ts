@@ -80,7 +80,6 @@ export const en = {
   theme: "Theme",
   themes: { auto: "Auto", light: "Light", dark: "Dark" },
   language: "Language",
-  more: "More",
   readOnly: "You can see everything here but change nothing: this session is read-only.",
   timeZone: (zone: string) => `Times and filters are in the time zone ${zone}.`,
   sessionUntil: (time: string) => `This session ends on ${time}`,
@@ -313,6 +312,7 @@ export const en = {
     day: "Day",
     newest: "Latest deliveries",
     failed: "Failed deliveries",
+    allFailed: "Show all that failed",
     noneFailed: "No failed deliveries",
     noneFailedText: "Those that failed are waiting to be sent again.",
     seeChanges: "See who disabled it",
@@ -601,8 +601,6 @@ export const en = {
   },
 
   secret: {
-    button: "New secret…",
-    title: "Create a new secret",
     text: "Deliveries are signed with the new secret immediately. The current one can keep signing alongside it for a while, so that you can switch your server without losing an event.",
     overlap: "Keep the current secret",
     overlaps: {
@@ -611,17 +609,18 @@ export const en = {
       day: "For 24 hours",
       week: "For 7 days",
     },
-    submit: "Create a new secret",
+    submit: "Create and copy a new secret",
     label: "Signing secret",
-    once: "Copy this secret now, because it is not shown again. Your server needs it to check the signature of each delivery.",
+    once: "Store this secret now, because it is not shown again. Your server needs it to check the signature of each delivery.",
     howTo: "How to check signatures",
     tooMany:
       "Too many earlier secrets are still valid. Choose “No, revoke it immediately”, or wait until one has expired.",
     doneTitle: "New secret",
     late: (name: string) =>
-      `The secret of ${name} was replaced after you had closed the dialog. This is the new one.`,
+      `The secret of ${name} was replaced after you had left the form. This is the new one.`,
     lost: "The server did not respond. It may have created a secret that nobody has seen: create another one, which is then valid.",
     ended: "The previous secret no longer signs.",
+    copied: "The new secret is in your clipboard.",
     stored: "I have stored it",
   },
 

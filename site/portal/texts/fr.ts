@@ -44,7 +44,6 @@ export const fr: Texts = {
   theme: "Thème",
   themes: { auto: "Auto", light: "Clair", dark: "Sombre" },
   language: "Langue",
-  more: "Plus",
   readOnly: "Cette session est en lecture seule : vous pouvez tout consulter, mais rien modifier.",
   timeZone: (zone) => `Heures et filtres exprimés dans le fuseau ${zone}.`,
   sessionUntil: (time) => `Session ouverte jusqu’au ${time}`,
@@ -278,6 +277,7 @@ export const fr: Texts = {
     day: "Jour",
     newest: "Dernières livraisons",
     failed: "Livraisons en échec",
+    allFailed: "Afficher tous les échecs",
     noneFailed: "Aucune livraison en échec",
     noneFailedText: "Celles qui ont échoué attendent d’être renvoyées.",
     seeChanges: "Voir qui l’a désactivé",
@@ -580,8 +580,6 @@ export const fr: Texts = {
   },
 
   secret: {
-    button: "Nouveau secret…",
-    title: "Créer un nouveau secret",
     text: "Les livraisons seront immédiatement signées avec le nouveau secret. Le secret actuel peut rester valide pendant un certain temps, afin que vous puissiez mettre votre serveur à jour sans perdre d’événement.",
     overlap: "Conserver le secret actuel",
     overlaps: {
@@ -590,17 +588,18 @@ export const fr: Texts = {
       day: "Pendant 24 heures",
       week: "Pendant 7 jours",
     },
-    submit: "Créer un nouveau secret",
+    submit: "Créer et copier un nouveau secret",
     label: "Secret de signature",
-    once: "Copiez ce secret maintenant : il ne sera plus affiché. Votre serveur en a besoin pour vérifier la signature de chaque livraison.",
+    once: "Enregistrez ce secret maintenant : il ne sera plus affiché. Votre serveur en a besoin pour vérifier la signature de chaque livraison.",
     howTo: "Comment vérifier les signatures (en anglais)",
     tooMany:
       "Trop d’anciens secrets sont encore valides. Choisissez « Non, le révoquer immédiatement », ou attendez que l’un d’eux ait expiré.",
     doneTitle: "Nouveau secret",
     late: (name) =>
-      `Le secret de ${name} a été remplacé après que vous avez fermé la fenêtre. Voici le nouveau.`,
+      `Le secret de ${name} a été remplacé après que vous avez quitté le formulaire. Voici le nouveau.`,
     lost: "Le serveur n’a pas répondu. Il a peut-être créé un secret que personne n’a vu : créez-en un autre, qui sera alors valable.",
     ended: "L’ancien secret n’est plus utilisé.",
+    copied: "Le nouveau secret est dans votre presse-papiers.",
     stored: "Je l’ai enregistré",
   },
 

@@ -1,6 +1,7 @@
 import type { Locator, Page } from "playwright-core";
 import { beforeEach, expect, test } from "vitest";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
+import { DAY_MS } from "../../../src/contract/time.ts";
 import { see, type Visit } from "../../node/support/browser.ts";
 import { heading, setStage } from "../../node/support/portal.ts";
 import { until } from "../../support/until.ts";
@@ -53,18 +54,17 @@ async function endSession(): Promise<void> {
   await heading(page, "Your session has ended").waitFor();
 }
 
-test("A new secret is shown although its dialog was closed before, and stays when the session ends", async () => {
+test("A new secret is shown although its form was left before, and stays when the session ends", async () => {
   await go(`webhooks/${webhookId}/settings`);
-  await press("New secret…");
   await page.getByLabel("No, revoke it immediately").check();
   const request = await hold("**/secret");
-  await press("Create a new secret");
+  await press("Create and copy a new secret");
   await request.arrived;
-  await page.keyboard.press("Escape");
-  await dialogOf("Create a new secret").waitFor({ state: "hidden" });
+  await go("webhooks");
+  await heading(page, "Your webhook is working").waitFor();
   request.let();
   const dialog = dialogOf("New secret");
-  await see(dialog, "was replaced after you had closed the dialog");
+  await see(dialog, "was replaced after you had left the form");
   const secret = await secretIn(dialog);
   await endSession();
   await page.keyboard.press("Escape");
@@ -80,11 +80,10 @@ test("A new secret is shown although its dialog was closed before, and stays whe
 
 test("A rotation whose response was lost says that nobody has seen the secret", async () => {
   await go(`webhooks/${webhookId}/settings`);
-  await press("New secret…");
   await page.route("**/secret", (route) => route.abort(), { times: 1 });
-  await press("Create a new secret");
+  await press("Create and copy a new secret");
   await see(page, "It may have created a secret that nobody has seen: create another one");
-  await press("Create a new secret");
+  await press("Create and copy a new secret");
   expect(await secretIn(dialogOf("New secret"))).toMatch(/^whsec_/);
 });
 
@@ -197,11 +196,72 @@ test("A session's end is announced two minutes before, in dialogs, too, and a li
   await see(page, "The changes are saved.");
 });
 
-test("A second URL with two headers takes five clicks", async () => {
+/** Counts the clicks of the reader from now on, each choice of a period or an action included. */
+async function countClicks(): Promise<() => number> {
   let clicks = 0;
+  isSpent = true;
   await page.exposeFunction("noteClick", () => clicks++);
-  await page.evaluate("addEventListener('click', ({ isTrusted }) => isTrusted && noteClick())");
+  // What a label passes on to its field is no second click.
+  await page.evaluate(
+    "addEventListener('click', ({ isTrusted, detail }) => isTrusted && detail && noteClick())",
+  );
+  return () => clicks;
+}
+
+test("A secret is rotated without downtime in four clicks from the home page", async () => {
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   await go("webhooks");
+  const clicks = await countClicks();
+  await page.getByRole("link", { name: "/in" }).click();
+  await page.getByRole("link", { name: "Settings" }).click();
+  await press("Create and copy a new secret");
+  const dialog = dialogOf("New secret");
+  await see(
+    dialog,
+    "is in your clipboard",
+    "Deliveries are also signed with earlier secrets, until",
+  );
+  const secret = await secretIn(dialog);
+  expect(await page.evaluate("navigator.clipboard.readText()")).toBe(secret);
+  await press("I have stored it", dialog);
+  await see(page.locator(".settings"), "Deliveries are also signed with earlier secrets, until");
+  expect(clicks()).toBe(4);
+});
+
+test("Yesterday, a day of the reader's time zone, is replayed in four clicks", async () => {
+  stage.answerWith(400);
+  await stage.recordLeads(workspaceId, 3);
+  await until(async () => (await PLATFORM.readWebhook({ webhookId })).retrying === 3);
+  stage.answerWith(204);
+  const there = await stage.open(workspaceId, { timezoneId: "Pacific/Auckland" });
+  page = there.page;
+  // One day later, the deliveries are those of yesterday.
+  await page.clock.setSystemTime(Date.now() + DAY_MS);
+  const clicks = await countClicks();
+  await page.getByRole("link", { name: "/in" }).click();
+  await press("Replay…");
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Yesterday").click();
+  const request = page.waitForRequest("**/redeliver");
+  await press("Replay 3 deliveries", dialog);
+  const { since, until: end } = (await request).postDataJSON();
+  const inAuckland = new Intl.DateTimeFormat("en-GB", {
+    ...{ timeZone: "Pacific/Auckland", timeStyle: "medium" },
+  });
+  expect([since, end].map((time) => inAuckland.format(new Date(time)))).toEqual([
+    "00:00:00",
+    "00:00:00",
+  ]);
+  await see(page, "The replay has begun.");
+  expect(clicks()).toBe(4);
+  await go(`webhooks/${webhookId}/history`);
+  await see(page.locator(".changes"), "Done. 3 delivered.");
+  await there.close();
+});
+
+test("A second URL with two headers takes five clicks", async () => {
+  await go("webhooks");
+  const clicks = await countClicks();
   await page.getByRole("link", { name: "Add a webhook" }).click();
   await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/second`);
   await page.getByLabel("Description").fill("CRM of the north");
@@ -216,7 +276,7 @@ test("A second URL with two headers takes five clicks", async () => {
   await press("Add the webhook");
   await press("I have stored it");
   await heading(page, "CRM of the north").waitFor();
-  expect(clicks).toBe(5);
+  expect(clicks()).toBe(5);
   await stage.recordLeads(workspaceId);
   await until(() => stage.receiver.posts.some(({ path }) => path === "/second"));
   const post = stage.receiver.posts.find(({ path }) => path === "/second");
