@@ -40,8 +40,8 @@ export function EditDialog({ webhook, types, draft, onClose }: Props) {
     <FormDialog texts={t.edit} field="url" draft={draft} act={save} onClose={onClose}>
       {(urlFault) => (
         <>
-          <DescriptionField description={before.description} />
           <UrlField url={before.url} fault={urlFault} />
+          <DescriptionField description={before.description} />
           <TypeFields types={types} chosen={before.events} fault={fault} />
           <p class="hint">{t.edit.text}</p>
           {before.headers.length > 0 && <p class="hint">{t.edit.headersStay}</p>}

@@ -835,7 +835,9 @@ test("a webhook whose URL is gone gets another one, and is healthy at once", asy
   });
   const note = page.locator(".note.bad");
   await press("Change the URL…", note);
-  await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/new`);
+  const field = page.getByLabel("URL of your server");
+  await until(() => isFocused(field));
+  await field.fill(`${stage.receiver.url}/new`);
   stage.answerWith(204);
   await press("Save", page.getByRole("dialog"));
   // What waits goes there at once, which is the check.
