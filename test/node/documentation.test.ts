@@ -177,8 +177,8 @@ test.each([
   ["docs/deliveries.md", `probes fail after ${listed(CIRCUIT_OUTAGE_SECONDS.slice(0, -1))} s more`],
   ["docs/deliveries.md", `and then every ${CIRCUIT_OUTAGE_SECONDS.at(-1)} s`],
   ["docs/deliveries.md", `more than ${shown(PENDING_MAX)} pending deliveries`],
-  ["docs/deliveries.md", `A subscription has ${RESPONSES_PER_DAY} a day`],
-  ["docs/deliveries.md", `may take ${RESPONSE_READ_MS} ms more`],
+  ["docs/deliveries.md", `stores up to ${RESPONSES_PER_DAY} responses a day`],
+  ["docs/deliveries.md", `is read for up to ${RESPONSE_READ_MS} ms after its headers`],
   ["docs/deliveries.md", `Up to ${shown(RESPONSE_KEPT_BYTES)} bytes of it`],
   ["docs/customers.md", `failed for ${DISABLE_AFTER_MS / HOUR_MS} h`],
   ["docs/customers.md", `it failed ${TRIED_FOR_MAX_MS / HOUR_MS} h after its first attempt`],
@@ -199,10 +199,10 @@ test.each([
   ["docs/admin.md", `once it has lasted ${TELL_AFTER_MS / HOUR_MS} h`],
   ["docs/admin.md", `retried ${EMAIL_WAITS_SECONDS.length} times`],
   ["docs/admin.md", `up to ${PORTAL_LASTING_CHANGES_PER_DAY} times a day`],
-  ["docs/admin.md", `the newest ${shown(PORTAL_CHANGES_KEPT)} are`],
+  ["docs/admin.md", `the newest ${shown(PORTAL_CHANGES_KEPT)} are kept`],
   [
     "docs/admin.md",
-    `every call to the Platform API except ${listed(
+    `Every call to the Platform API except ${listed(
       Object.entries(OPERATIONS)
         .filter(([, { skipsAuditTrail }]) => skipsAuditTrail)
         .map(([name]) => `\`${name}\``),
