@@ -65,13 +65,6 @@ export function stateOf(subscription: SendingState): SendingState {
 /** The names of the columns of a subscription that store its state. */
 export const STATE_COLUMNS = Object.keys(INITIAL_STATE) as (keyof SendingState)[];
 
-/** The queue that carries a subscription's wake-up messages. */
-export type QueueName = "fast" | "slow";
-
-export function queueOf({ slow }: Pick<SendingState, "slow">): QueueName {
-  return slow ? "slow" : "fast";
-}
-
 /** The fields of a pending delivery that flow control needs; times are Unix milliseconds. */
 export interface PendingDelivery {
   eventId: string;

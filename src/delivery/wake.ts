@@ -11,7 +11,6 @@ import { logError } from "../log.ts";
 import { chunk } from "../primitives/chunk.ts";
 import { isWritable } from "../workspaces/write-lock.ts";
 import { nextSendAt, subscriptionsWithPending } from "./due.ts";
-import { type QueueName, queueOf } from "./policy.ts";
 
 /*
  * A wake-up message is a hint to look in the database for deliveries of a subscription. dispatch/consumer.ts gets it,
@@ -24,6 +23,13 @@ import { type QueueName, queueOf } from "./policy.ts";
  * while a circuit is open would send one more. A clock that is off by more than a second costs the time until the
  * scheduled job.
  */
+
+/** The queue that carries a subscription's wake-up messages. */
+export type QueueName = "fast" | "slow";
+
+export function queueOf({ slow }: { slow: boolean }): QueueName {
+  return slow ? "slow" : "fast";
+}
 
 /** A subscription with deliveries to send or to end, and the queue for its message. */
 export interface WakeUp {
@@ -64,8 +70,13 @@ export function nextWakeUp(facts: WakeUpFacts, now: number): WakeUp | null {
   if (facts.hasToEnd) return wakeUp;
   if (nextSendAt === null || !facts.maySend) return null;
   if (nextSendAt <= now) return wakeUp;
-  const arrivesInTime = nextMessageAt > now + ARRIVED_MS && nextMessageAt <= nextSendAt;
-  return arrivesInTime ? null : { ...wakeUp, wakeAt: Math.min(nextSendAt, now + DELAY_MAX_MS) };
+  if (arrivesInTime(nextMessageAt, nextSendAt, now)) return null;
+  return { ...wakeUp, wakeAt: Math.min(nextSendAt, now + DELAY_MAX_MS) };
+}
+
+/** Whether a delayed message is underway that arrives by the time at which something may be sent. */
+function arrivesInTime(nextMessageAt: number, nextSendAt: number, now: number): boolean {
+  return nextMessageAt > now + ARRIVED_MS && nextMessageAt <= nextSendAt;
 }
 
 /** Notes when the delayed message of a subscription arrives, unless another dispatch has leased it in the meantime. */
@@ -90,12 +101,16 @@ export async function noteMessage(db: Database, { subscriptionId, wakeAt }: Wake
  * @param now Unix milliseconds.
  */
 export function selectWakeUps(workspaceId: string, now: number): Statements<WakeUp[]> {
-  return readAs(freeSubscriptions({ workspaceId, now }), (rows) => {
-    const free = { hasToEnd: false, maySend: true, leasedElsewhere: false };
-    const next = rows.map((row) => nextWakeUp({ ...row, ...free }, now));
-    const wakeUps = next.filter((wakeUp) => wakeUp !== null);
-    return wakeUps.map(({ subscriptionId, queue }) => ({ subscriptionId, queue }));
-  });
+  const isNeeded = ({
+    nextSendAt,
+    nextMessageAt,
+  }: Pick<WakeUpFacts, "nextSendAt" | "nextMessageAt">) =>
+    nextSendAt !== null && (nextSendAt <= now || !arrivesInTime(nextMessageAt, nextSendAt, now));
+  return readAs(freeSubscriptions({ workspaceId, now }), (rows) =>
+    rows
+      .filter(isNeeded)
+      .map(({ subscriptionId, slow }) => ({ subscriptionId, queue: queueOf({ slow }) })),
+  );
 }
 
 const freeSubscriptions = prepared(

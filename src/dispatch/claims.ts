@@ -21,12 +21,11 @@ import { cancelPending } from "../delivery/ending.ts";
 import {
   type DeliveryAfter,
   type PendingDelivery,
-  type QueueName,
   type SendingState,
   STATE_COLUMNS,
 } from "../delivery/policy.ts";
 import type { Destination, DueDelivery } from "../delivery/send.ts";
-import type { WakeUpFacts } from "../delivery/wake.ts";
+import type { QueueName, WakeUpFacts } from "../delivery/wake.ts";
 import { earlierSecretsAt } from "../endpoints/secrets.ts";
 import { BODY } from "../events/bodies.ts";
 import { sealedDataKeyOf } from "../workspaces/data-keys.ts";

@@ -10,12 +10,11 @@ import {
   isOpen,
   mustDisable,
   type PendingDelivery,
-  type QueueName,
   type SendingState,
   stateOf,
 } from "../delivery/policy.ts";
 import type { PreparedDelivery, Sender } from "../delivery/send.ts";
-import { nextWakeUp, noteMessage, type WakeUp } from "../delivery/wake.ts";
+import { nextWakeUp, noteMessage, type QueueName, type WakeUp } from "../delivery/wake.ts";
 import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { UnreadableEvent } from "../events/bodies.ts";
 import { log } from "../log.ts";

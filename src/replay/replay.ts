@@ -14,7 +14,7 @@ import { qb } from "../db/builder.ts";
 import { commit, type Database, withoutRetries } from "../db/client.ts";
 import { deliveries, events, PRIORITY, type Priority, subscriptions } from "../db/schema.ts";
 import { deliveryState, listsType } from "../db/states.ts";
-import type { QueueName } from "../delivery/policy.ts";
+import type { QueueName } from "../delivery/wake.ts";
 import {
   enableSubscription,
   findSubscription,

@@ -19,8 +19,8 @@ import { isOnPage, mapItems, type PageRequest, preparePage } from "../db/page.ts
 import { deliveries, PRIORITY, subscriptions, workspaces } from "../db/schema.ts";
 import { isActive, PENDING } from "../db/states.ts";
 import { cancelPending, endSubscriptions, wakeUpsToCancel } from "../delivery/ending.ts";
-import { INITIAL_STATE, queueOf, STATE_COLUMNS } from "../delivery/policy.ts";
-import type { WakeUp } from "../delivery/wake.ts";
+import { INITIAL_STATE, STATE_COLUMNS } from "../delivery/policy.ts";
+import { queueOf, type WakeUp } from "../delivery/wake.ts";
 import { earlierSecretsAt } from "../endpoints/secrets.ts";
 
 /*

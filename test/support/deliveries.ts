@@ -23,14 +23,14 @@ import {
   workspaces,
 } from "../../src/db/schema.ts";
 import type { Outcome } from "../../src/delivery/outcome.ts";
+import { CONCURRENCY_MAX, INITIAL_STATE } from "../../src/delivery/policy.ts";
+import { createSender, type PreparedDelivery } from "../../src/delivery/send.ts";
 import {
-  CONCURRENCY_MAX,
-  INITIAL_STATE,
   type QueueName,
   queueOf,
-} from "../../src/delivery/policy.ts";
-import { createSender, type PreparedDelivery } from "../../src/delivery/send.ts";
-import type { WakeUp, WakeUpMessage } from "../../src/delivery/wake.ts";
+  type WakeUp,
+  type WakeUpMessage,
+} from "../../src/delivery/wake.ts";
 import { consume } from "../../src/dispatch/consumer.ts";
 import { type DispatchPorts, deliver } from "../../src/dispatch/deliver.ts";
 import type { EmailMessage } from "../../src/email/queue.ts";

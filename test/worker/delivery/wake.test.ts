@@ -1,8 +1,12 @@
 import { describe, expect, test } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { commit } from "../../../src/db/client.ts";
-import type { QueueName } from "../../../src/delivery/policy.ts";
-import { selectWakeUps, sendWakeUps, type WakeUp } from "../../../src/delivery/wake.ts";
+import {
+  type QueueName,
+  selectWakeUps,
+  sendWakeUps,
+  type WakeUp,
+} from "../../../src/delivery/wake.ts";
 import {
   consumeBodies,
   db,
