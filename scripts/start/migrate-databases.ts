@@ -1,6 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { ROOT } from "../shared/checkout.ts";
+import { ROOT, WRANGLER_ENV } from "../shared/checkout.ts";
 import { databasesIn, migrate, readConfig, runOn } from "../shared/databases.ts";
 
 const DATA = join(ROOT, ".wrangler");
@@ -15,6 +15,7 @@ export async function migrateDatabases(): Promise<void> {
   const configPath = join(DATA, "databases.json");
   // Without the other bindings of wrangler.toml, which would need the Worker.
   writeFileSync(configPath, JSON.stringify({ name: "databases", d1_databases }));
+  Object.assign(process.env, WRANGLER_ENV, { WRANGLER_LOG: "error" });
   const { getPlatformProxy } = await import("wrangler");
   const { env, dispose } = await getPlatformProxy<Record<string, D1Database>>({
     configPath,

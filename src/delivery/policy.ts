@@ -155,11 +155,11 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
       dueNow: (closes && closed?.rejected) || [],
     };
   }
-  // A person may send to an endpoint that is known to fail.
+  // A person may send to an endpoint that is known to fail. From its next attempt on, it is a delivery like any other.
   if (priority === PRIORITY.resend || priority === PRIORITY.replay)
     return {
       state: loaded,
-      delivery: afterFailure(isOpen(state, type), attempt, random),
+      delivery: afterFailure(isOpen(state, type), attempt, result, random),
       dueNow: [],
     };
   const circuit = circuitAfterFailure(state.circuits[type], attempt, result);
@@ -170,7 +170,7 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
   };
   return {
     state: failed,
-    delivery: afterFailure(circuit.openUntil > 0, attempt, random),
+    delivery: afterFailure(circuit.openUntil > 0, attempt, result, random),
     dueNow: [],
   };
 }
@@ -254,12 +254,19 @@ function requestedWaitSeconds(outcome: Outcome): number {
 }
 
 /**
- * Returns a delivery after a failed attempt. If the circuit is open now, it stays due, behind those that were not tried
- * yet, because the circuit holds it. Otherwise, its retry schedule moves.
+ * Returns a delivery after a failed attempt. Only a rejection at a closed circuit moves its retry schedule. After any other
+ * failure, it stays due, behind those that were not tried yet: the circuit holds it, or opens with its next failure.
+ *
+ * @param isHeld whether the circuit is open now.
  */
-function afterFailure(isHeld: boolean, attempt: Attempt, random: number): DeliveryAfter {
+function afterFailure(
+  isHeld: boolean,
+  attempt: Attempt,
+  outcome: Outcome,
+  random: number,
+): DeliveryAfter {
   const { delivery, endedAt } = attempt;
-  if (!isHeld) return nextStep(attempt, random);
+  if (!isHeld && failureOf(outcome) === "rejected") return nextStep(attempt, random);
   if (isTriedForTooLong(attempt)) return settled(attempt, "exhausted");
   return pendingUntil(attempt, endedAt, delivery.stepsUsed);
 }

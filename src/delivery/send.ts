@@ -64,6 +64,7 @@ export function createSender(env: Env, isTest = false) {
     target: Destination,
     now: number,
   ): PreparedDelivery[] {
+    if (rows.length === 0) return [];
     const signer = openSigner(env, target.subscriptionId, target);
     return rows.map((row) => {
       const body = makeBody(env.ENCRYPTION_KEYS, target, row);

@@ -69,7 +69,7 @@ export interface Claimant {
 interface ClaimedSubscription extends SendingState, Destination, WakeUpFacts {
   /** The fencing counter of cancellations. */
   cancelEpoch: number;
-  /** Whether this dispatch leases it. */
+  /** Whether this dispatch leases it: it was the last one to do so, and has not released it. */
   isLeased: boolean;
   /** How many responses to its failed attempts were stored today. */
   storedResponses: number;

@@ -11,14 +11,15 @@ import { type DispatchPorts, deliver } from "./deliver.ts";
 /*
  * The path of an event, file by file:
  *
- * 1. events/outbox.ts writes the event and a delivery for each subscription, in the transaction of its record.
+ * 1. recording/record.ts commits a record that a call of platform/records.ts reports. In the same transaction,
+ *    events/outbox.ts writes the event and a delivery for each subscription.
  * 2. That transaction also selects the subscriptions to wake. Its caller sends a wake-up message for each to a queue
  *    (delivery/wake.ts). It is a hint, which may be lost or come twice.
  * 3. This consumer starts a dispatch for each subscription that a batch of messages names.
  * 4. deliver.ts is the dispatch: it claims, sends and settles until nothing may be sent. claims.ts has the transactions.
- * 5. delivery/send.ts makes the request and delivery/post.ts sends it. delivery/policy.ts decides what follows from the
- *    outcome: when the delivery is retried, and whether the circuit of its event type opens or closes.
- * 6. When nothing may be sent, the dispatch sends the next wake-up message. A retry begins with one that is delayed.
+ * 5. delivery/send.ts makes a request, which delivery/post.ts sends. deliver.ts then asks delivery/policy.ts what follows
+ *    from the outcome: when the delivery is retried, and whether the circuit of its event type opens or closes.
+ * 6. When a dispatch ends, this consumer sends the next wake-up message. A retry begins with one that is delayed.
  */
 
 /** Maximum subscriptions of a batch (`max_batch_size` in wrangler.toml), so that each has a connection of its own. */

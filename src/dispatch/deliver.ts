@@ -80,7 +80,7 @@ export async function deliver(
   let work = await claim(db, claimant, claimedAt);
   while (work?.subscription.isLeased) {
     transactions++;
-    // Then nothing is due, and the settlement claims.
+    // Until they have ended, a claim reads nothing that is due.
     if (work.subscription.hasToEnd) await endAll();
     const settlement = await send(work, claimedAt, isValid, ports, connections);
     claimedAt = ports.now();

@@ -193,7 +193,7 @@ export const EVENTS: Fault[] = [
     ["policy.ts", "if (wasOpen && startedClosed)", "if (false)", "a failure from before the circuit opened does not lengthen it"],
     ["policy.ts", "openUntil: Math.max(openUntil, askedUntil) };", "openUntil };", "Retry-After counts, whenever its request started"],
     ["policy.ts", "mayOpen && delivery.firstAt === null", "mayOpen", "an event that is rejected again does not open the circuit"],
-    ["policy.ts", "if (!isHeld) return nextStep(attempt, random);", "return nextStep(attempt, random);", "an outage uses up no step of the retry schedule"],
+    ["policy.ts", "if (!isHeld && failureOf(outcome) === \"rejected\") return nextStep(attempt, random);", "return nextStep(attempt, random);", "an outage uses up no step of the retry schedule"],
     ["policy.ts", "if (isTriedForTooLong(attempt)) return settled(attempt, \"exhausted\");\n  return pendingUntil", "return pendingUntil", "a delivery is not tried forever during an outage"],
     ["policy.ts", "random < 0.5 ? untried.at(-1) : untried[0]", "untried[0]", "the newest event finds out whether the endpoint accepts again"],
     ["policy.ts", "dueNow: (closes && closed?.rejected) || [],", "dueNow: [],", "what was first rejected is due with the next success"],

@@ -11,7 +11,7 @@ export function EnableDialog({ webhook, onClose }: AboutWebhook) {
   const [withMissed, setWithMissed] = useState(true);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
   const read = (form: FormData): Range | null => {
-    const period = withMissed ? parsePeriod(form, webhook, Date.now()) : null;
+    const period = withMissed ? parsePeriod(form, Date.now()) : null;
     if (withMissed && period === null) return null;
     const missed = period ? { redeliverSince: period.since } : {};
     return {

@@ -34,7 +34,7 @@ export function RedeliverDialog({ webhook, onClose }: AboutWebhook) {
   const [sinceFault, setSinceFault] = useState<string | null>(null);
   const read = (form: FormData): Range | null => {
     const now = Date.now();
-    const period = parsePeriod(form, webhook, now);
+    const period = parsePeriod(form, now);
     const states = form.getAll("states") as string[];
     if (period === null || states.length === 0) return null;
     return toRange([webhook.webhookId], { ...period, states });

@@ -34,8 +34,10 @@ export function SecretForm({ webhook }: { webhook: Webhook }) {
     <form
       onSubmit={(event) => {
         event.preventDefault();
-        const form = new FormData(event.currentTarget);
-        void run(() => renew(Number(form.get("overlap"))));
+        const form = event.currentTarget;
+        const overlap = Number(new FormData(form).get("overlap"));
+        // The next secret gets the usual overlap again.
+        void run(() => renew(overlap).then(() => form.reset()));
       }}
     >
       <p>{t.secret.text}</p>

@@ -102,7 +102,7 @@ function Failed({ webhooks }: { webhooks: WebhookView[] }) {
         <FailureRows
           failures={loaded.data.items}
           webhooks={webhooks}
-          empty={<Empty title={t.webhook.noneFailed} text={t.webhook.noneFailedText} />}
+          empty={<Empty title={t.failures.empty} text={t.failures.emptyText} />}
         />
       )}
     </section>
@@ -172,7 +172,8 @@ function LastFailure({ webhook }: { webhook: WebhookView }) {
   const { lastFailure, state, failingSince } = webhook;
   const failure = failureOf(webhook);
   if (!failure) return <span>–</span>;
-  const { body = "", location } = lastFailure?.response ?? {};
+  // What is stored may be of another attempt than the newest one.
+  const { body = "", location } = (lastFailure?.at === failure.at && lastFailure.response) || {};
   const said = firstLines(body, SAID) || location;
   return (
     <>

@@ -18,7 +18,8 @@ interface Props {
 
 /** Asks for the time since when, or the period in which, to send events; the form reads it with `parsePeriod`. */
 export function SinceField({ webhook, fault, mayEnd = false }: Props) {
-  const first = webhook.undeliveredSince;
+  // As the dialog has opened: the page is refreshed behind it.
+  const [first] = useState(webhook.undeliveredSince);
   const isRecent = first !== null && Date.parse(first) > Date.now() - REDELIVERY_MAX_AGE_MS;
   const [choice, setChoice] = useState(isRecent ? "first" : "day");
   const choices: [value: string, label: string][] = [];
@@ -43,6 +44,7 @@ export function SinceField({ webhook, fault, mayEnd = false }: Props) {
           </label>
         ))}
       </fieldset>
+      {first !== null && <input type="hidden" name="first" value={first} />}
       {choice === "other" && (
         <Moment name="from" label={mayEnd ? t.deliveries.since : t.since.time} fault={fault} />
       )}
@@ -77,11 +79,11 @@ export interface BegunPeriod extends Period {
 }
 
 /** Parses the period in a form's `SinceField`, in ISO 8601; null if there is no valid one. */
-export function parsePeriod(form: FormData, webhook: Webhook, now: number): BegunPeriod | null {
+export function parsePeriod(form: FormData, now: number): BegunPeriod | null {
   const choice = String(form.get("since"));
   const from = (since: string | null, until: string | null = null) =>
     since === null ? null : { since, until };
-  if (choice === "first") return from(webhook.undeliveredSince);
+  if (choice === "first") return from(String(form.get("first")));
   if (choice === "today") return from(startOfDay(now));
   if (choice === "yesterday") return from(startOfDay(now, -1), startOfDay(now));
   if (choice !== "other")
