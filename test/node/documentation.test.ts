@@ -215,6 +215,7 @@ test.each([
   ["docs/admin.md", `at most ${WORKSPACE_EMAILS_PER_DAY} e-mails a day`],
   ["docs/data.md", `for ${ERASED_LEADS_KEPT_DAYS} days, no reference`],
   ["docs/recording.md", `for ${REMOVED_AUTOMATIONS_KEPT_DAYS} days, a report`],
+  ["docs/recording.md", `Beyond ${shown(PENDING_MAX)} pending deliveries`],
   ["docs/recording.md", `at most ${RECORD_MAX_BYTES / 1024} KiB of JSON`],
   ["docs/recording.md", `custom fields ${NESTING_MAX} levels deep`],
   ["site/guides/statuses.md", `**2xx within ${seconds(POST_TIMEOUT_MS)} s**`],
@@ -248,6 +249,7 @@ test.each([
   ]),
   ["site/guides/retries.md", `the events of the last ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`],
   ["site/guides/retries.md", `at most ${shown(PENDING_MAX)} deliveries`],
+  ["site/guides/retries.md", `over ${shown(PENDING_MAX)} were waiting`],
   ["site/guides/retries.md", `grows to ${CONCURRENCY_MAX} while`],
   ["site/guides/retries.md", `when ${CIRCUIT_OPENS_AFTER_EVENTS} different events failed`],
   [
