@@ -17,7 +17,7 @@ const SETTLED_WITHIN_MS = 10 * 24 * HOUR_MS;
 
 /**
  * How long an endpoint that responds at once waits for an event, whatever other endpoints do. With a few consumers at once,
- * it also waits for dispatches to others, which take ten seconds each.
+ * it also waits for the batches of others, each of which holds its consumer for two seconds.
  */
 const PROMPT_MS = 20_000;
 
