@@ -60,14 +60,14 @@ interface Limitable<Row> {
 const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 
 /**
- * Maximum items that fit on any page, however large they are. Such a page, which the default one is, is read without
- * `boundBytes`, with which SQLite reads each row up to four times, in tables of its own.
+ * Maximum items that fit on any page, however large they are. A page of up to this many items, such as the default one,
+ * is read without `boundBytes`, with which SQLite reads each row up to four times, in tables of its own.
  */
 const FEW = PAGE_MAX_BYTES / RECORD_MAX_BYTES;
 
 /**
  * Prepares the query for a page of a list, and returns the function that reads one. The query returns one row more than
- * the page shows, and no more than half a megabyte (`boundBytes`). For leads, it is:
+ * the page shows. It cuts a page of more than `FEW` items at half a megabyte (`boundBytes`). For leads, it is:
  *
  *     SELECT … FROM leads WHERE workspace_id = :workspaceId AND (created_at, id) < (:at, :id)
  *     ORDER BY created_at DESC, id DESC LIMIT :rows

@@ -105,15 +105,15 @@ export function selectWakeUps(workspaceId: string, now: number): Statements<Wake
     nextSendAt,
     nextMessageAt,
   }: Pick<WakeUpFacts, "nextSendAt" | "nextMessageAt">) =>
-    nextSendAt !== null && (nextSendAt <= now || !arrivesInTime(nextMessageAt, nextSendAt, now));
-  return readAs(freeSubscriptions({ workspaceId, now }), (rows) =>
+    nextSendAt !== null && !arrivesInTime(nextMessageAt, nextSendAt, now);
+  return readAs(selectFreeSubscriptions({ workspaceId, now }), (rows) =>
     rows
       .filter(isNeeded)
       .map(({ subscriptionId, slow }) => ({ subscriptionId, queue: queueOf({ slow }) })),
   );
 }
 
-const freeSubscriptions = prepared(
+const selectFreeSubscriptions = prepared(
   qb
     .select({
       subscriptionId: subscriptions.id,

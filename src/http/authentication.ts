@@ -54,9 +54,11 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
  */
 async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
   const cached = knownKeys.get(keyHash);
-  const known = cached && cached.remaining-- > 0 ? cached : undefined;
+  const known = cached && cached.remaining > 0 ? cached : undefined;
+  if (known) known.remaining--;
   const admission = admit(c, keyHash);
   if (known) c.set("workspaceId", known.workspaceId);
+  // Otherwise the gate decides first.
   else await admission;
   // A refusal is thrown below.
   admission.catch(() => {});

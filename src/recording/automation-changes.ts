@@ -60,11 +60,11 @@ export async function controlAutomation(
       const wakeUps = tries > 0 ? await query(db, selectWakeUps(workspaceId, now)) : [];
       return { result: "done", row, wakeUps };
     }
-    const { result, wakeUps } = await commit(db, {
-      result: storeChanges(workspaceId, [change], now),
+    const { outcome, wakeUps } = await commit(db, {
+      outcome: storeChanges(workspaceId, [change], now),
       wakeUps: selectWakeUps(workspaceId, now),
     });
-    if (result !== "conflict") return { result: "done", row: change.after, wakeUps };
+    if (outcome !== "conflict") return { result: "done", row: change.after, wakeUps };
   }
   throw new Error("other calls changed the automation during every try");
 }
@@ -185,6 +185,7 @@ export function storeChanges(
   changes: AutomationChange[],
   now: number,
 ): Statements<"stored" | Conflict> {
+  // A map keeps the last entry of each id: from the end, that is the first change.
   const firstById = new Map(changes.toReversed().map((change) => [change.after.id, change]));
   const isUnchanged = areUnchanged([...firstById.values()]);
   const announced = changes.filter(isAnnounced);
@@ -194,7 +195,7 @@ export function storeChanges(
   );
   const lastOfEach = new Map(changes.map(({ after }) => [after.id, after]));
   const rows = JSON.stringify([...lastOfEach.values()]);
-  // All three statements have one condition, so either all changes are stored or none. It no longer holds once a row is
+  // All three parts have one condition, so either all changes are stored or none. It no longer holds once a row is
   // written, so the write comes last, and is one statement, into which 100 reports fit.
   const statements = combine({
     found: qb.all<{ isUnchanged: number }>(sql`SELECT ${isUnchanged} AS isUnchanged`),

@@ -45,7 +45,7 @@ export async function listAutomations(db: Database, workspaceId: string, request
   return mapItems(await readPage(db, { workspaceId }, request), toAutomation);
 }
 
-const automation = prepared(
+const selectAutomation = prepared(
   qb
     .select(getTableColumns(automations))
     .from(automations)
@@ -64,7 +64,7 @@ export async function findAutomation(
   workspaceId: string,
   id: string,
 ): Promise<AutomationRow | undefined> {
-  const [row] = await query(db, automation({ workspaceId, id }));
+  const [row] = await query(db, selectAutomation({ workspaceId, id }));
   return row;
 }
 
