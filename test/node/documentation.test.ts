@@ -174,8 +174,8 @@ test.each([
   ["docs/deliveries.md", `a response of ${seconds(SLOW_RESPONSE_MS)} s or more`],
   ["docs/deliveries.md", `by a failure ${TRIED_FOR_MAX_MS / HOUR_MS} h after its first attempt`],
   ["docs/deliveries.md", `after ${DISABLE_AFTER_MS / HOUR_MS} h without a success`],
-  ["docs/deliveries.md", `probes fail after ${listed(CIRCUIT_OUTAGE_SECONDS.slice(0, -1))} s more`],
-  ["docs/deliveries.md", `and then every ${CIRCUIT_OUTAGE_SECONDS.at(-1)} s`],
+  ["docs/deliveries.md", `after pauses of ${listed(CIRCUIT_OUTAGE_SECONDS.slice(0, -1))} s`],
+  ["docs/deliveries.md", `then every ${CIRCUIT_OUTAGE_SECONDS.at(-1)} s`],
   ["docs/deliveries.md", `more than ${shown(PENDING_MAX)} pending deliveries`],
   ["docs/deliveries.md", `stores up to ${RESPONSES_PER_DAY} responses a day`],
   ["docs/deliveries.md", `is read for up to ${RESPONSE_READ_MS} ms after its headers`],
@@ -250,7 +250,7 @@ test.each([
   ["site/guides/retries.md", `the events of the last ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`],
   ["site/guides/retries.md", `at most ${shown(PENDING_MAX)} deliveries`],
   ["site/guides/retries.md", `over ${shown(PENDING_MAX)} were waiting`],
-  ["site/guides/retries.md", `grows to ${CONCURRENCY_MAX} while`],
+  ["site/guides/retries.md", `from 1 up to ${CONCURRENCY_MAX}`],
   ["site/guides/retries.md", `when ${CIRCUIT_OPENS_AFTER_EVENTS} different events failed`],
   [
     "site/guides/retries.md",
@@ -264,7 +264,7 @@ test.each([
   ["site/guides/retries.md", `| ${TELL_AFTER_MS / HOUR_MS} h | The administrators`],
   [
     "site/guides/retries.md",
-    `| ${DISABLE_AFTER_MS / HOUR_MS} h without any success | The webhook is disabled if at least ${DISABLE_AFTER_FAILURES} attempts`,
+    `| ${DISABLE_AFTER_MS / HOUR_MS} h without any success | The webhook is disabled, provided at least ${DISABLE_AFTER_FAILURES} attempts`,
   ],
   ["site/guides/retries.md", `“${en.sendAgain.button.replace(/…$/, "")}”`],
   ["site/guides/retries.md", `“${en.enable.missed}”`],
