@@ -15,7 +15,8 @@ export async function migrateDatabases(): Promise<void> {
   const configPath = join(DATA, "databases.json");
   // Without the other bindings of wrangler.toml, which would need the Worker.
   writeFileSync(configPath, JSON.stringify({ name: "databases", d1_databases }));
-  Object.assign(process.env, WRANGLER_ENV, { WRANGLER_LOG: "error" });
+  // Not `WRANGLER_LOG`, which would also silence the log of the server.
+  Object.assign(process.env, WRANGLER_ENV);
   const { getPlatformProxy } = await import("wrangler");
   const { env, dispose } = await getPlatformProxy<Record<string, D1Database>>({
     configPath,

@@ -105,6 +105,11 @@ test("npm start migrates and serves each database of wrangler.toml", async () =>
   expect(page.data).toMatchObject([{ id: ids[0], name: "Zoë" }]);
 });
 
+test("The log of npm start has what the service prints", async () => {
+  await api("GET", "/v1/runs");
+  await expect.poll(server.log).toMatch(/"event":"request".*"route":"\/v1\/runs"/);
+});
+
 describe("npm start -- --strict", () => {
   /** Its rules with the resolver of the environment, and what the terminal says. */
   async function rulesWith(resolver: string) {
