@@ -155,7 +155,7 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
       dueNow: (closes && closed?.rejected) || [],
     };
   }
-  // A person may send to an endpoint that is known to fail. From its next attempt on, it is a delivery like any other.
+  // A person may send to an endpoint that is known to fail. After that, the delivery is one like any other.
   if (priority === PRIORITY.resend || priority === PRIORITY.replay)
     return {
       state: loaded,
@@ -330,9 +330,9 @@ export function chooseProbe<D extends Pick<PendingDelivery, "priority">>(
  * attempts have failed. They must be at two events or more, so that no single event disables it. The transaction that
  * disables it checks that (`TWO_EVENTS_FAILED` in dispatch/claims.ts).
  *
- * @param endedAt the end of its last attempt, in Unix milliseconds.
+ * @param now Unix milliseconds.
  */
-export function mustDisable({ failingSince, failures }: SendingState, endedAt: number): boolean {
+export function mustDisable({ failingSince, failures }: SendingState, now: number): boolean {
   if (failingSince === null || failures < DISABLE_AFTER_FAILURES) return false;
-  return endedAt - failingSince >= DISABLE_AFTER_MS;
+  return now - failingSince >= DISABLE_AFTER_MS;
 }

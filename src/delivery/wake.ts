@@ -101,14 +101,12 @@ export async function noteMessage(db: Database, { subscriptionId, wakeAt }: Wake
  * @param now Unix milliseconds.
  */
 export function selectWakeUps(workspaceId: string, now: number): Statements<WakeUp[]> {
-  const isNeeded = ({
-    nextSendAt,
-    nextMessageAt,
-  }: Pick<WakeUpFacts, "nextSendAt" | "nextMessageAt">) =>
-    nextSendAt !== null && !arrivesInTime(nextMessageAt, nextSendAt, now);
   return readAs(selectFreeSubscriptions({ workspaceId, now }), (rows) =>
     rows
-      .filter(isNeeded)
+      .filter(
+        ({ nextSendAt, nextMessageAt }) =>
+          nextSendAt !== null && !arrivesInTime(nextMessageAt, nextSendAt, now),
+      )
       .map(({ subscriptionId, slow }) => ({ subscriptionId, queue: queueOf({ slow }) })),
   );
 }

@@ -172,7 +172,7 @@ function LastFailure({ webhook }: { webhook: WebhookView }) {
   const { lastFailure, state, failingSince } = webhook;
   const failure = failureOf(webhook);
   if (!failure) return <span>–</span>;
-  // What is stored may be of another attempt than the newest one.
+  // The stored response may belong to another attempt than the newest one.
   const { body = "", location } = (lastFailure?.at === failure.at && lastFailure.response) || {};
   const said = firstLines(body, SAID) || location;
   return (

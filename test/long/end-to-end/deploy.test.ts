@@ -129,7 +129,7 @@ describe("npm run deploy, one version after the other,", () => {
     expect([code, newest().id === former]).toEqual([1, false]);
   });
 
-  test("tests a later version by its name before it has traffic, and rotates secrets, while the service is unhealthy", async () => {
+  test("tests a later version before it has traffic, and rotates secrets, while the service is unhealthy", async () => {
     const { cloudflare, overrides, replaced } = site();
     const before = secrets();
     // The latest version does not serve, and the one that does throws.
