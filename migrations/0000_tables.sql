@@ -209,7 +209,7 @@ CREATE TABLE `subscriptions` (
 	`failures` integer DEFAULT 0 NOT NULL,
 	`leased_by` text,
 	`leased_until` integer DEFAULT 0 NOT NULL,
-	`cancel_epoch` integer DEFAULT 0 NOT NULL,
+	`epoch` integer DEFAULT 0 NOT NULL,
 	`cancelled_before` text DEFAULT '{}' NOT NULL,
 	`has_to_end` integer DEFAULT false NOT NULL,
 	`last_attempt` text,

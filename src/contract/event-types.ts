@@ -2,9 +2,8 @@
  * To add an event type:
  *
  * 1. Its entry here. The enumeration, the document, the portal and the e-mails derive from it.
- * 2. `npm run check:types` asks for the rest: the schema of `data` (`src/events/bodies.ts`), a sample (`samples.ts`), the
- *    automation that the event is about (in `src/delivery/`), and a trigger (`scripts/trigger.ts`). Read the errors TS2741
- *    first, because the others follow from them.
+ * 2. `npm run check:types` asks for the rest: the schema of `data` (`src/events/bodies.ts`), a sample (`samples.ts`), and
+ *    a trigger (`scripts/trigger.ts`). Read the errors TS2741 first, because the others follow from them.
  * 3. Call `announce(…)` before the write, in the same transaction. A write that never announced must also wake the
  *    subscriptions, as `record` does. One call takes one type. For changes of automations, `storeChanges`
  *    (`src/recording/automation-changes.ts`) makes the only call.

@@ -296,10 +296,10 @@ export const subscriptions = sqliteTable(
     /** When the lease ends unless its dispatch extends it; 0 once it was released. */
     leasedUntil: integer("leased_until").notNull().default(0),
     /**
-     * A fencing counter, which is incremented when pending deliveries are cancelled. The outcome of a request that started
-     * before then changes no circuit.
+     * A fencing counter, which is incremented when pending deliveries are cancelled, and when the sending state is set to
+     * its initial one. The outcome of a request that was claimed before then does not change this state.
      */
-    cancelEpoch: integer("cancel_epoch").notNull().default(0),
+    epoch: integer("epoch").notNull().default(0),
     /** The epoch, for each event type, before which pending deliveries are cancelled. */
     cancelledBefore: text("cancelled_before", { mode: "json" })
       .$type<Partial<Record<WebhookEvent, number>>>()
@@ -336,12 +336,10 @@ export type Circuits = Partial<Record<WebhookEvent, Circuit>>;
 export interface Circuit {
   /** The events whose first attempt was rejected since the last success of the type, before the circuit opened. */
   rejected: readonly string[];
-  /** Failures in a row, from the one that opened the circuit on. They lengthen the time that it stays open. */
+  /** Failures in a row, from the one that opened the circuit on. They lengthen the wait for the next probe. */
   failures: number;
-  /**
-   * The time until which it is open. It may be past, because only a success closes the circuit. 0 while it is closed.
-   */
-  openUntil: number;
+  /** When the next probe may be sent, while it is open; 0 while it is closed. Only a success closes it. */
+  probeAt: number;
   /** The start of the first attempt that has failed since the last success. */
   since: number;
   /** The outcome of the last failure, and its status if there was a response. Null if no attempt could be made. */
@@ -455,7 +453,7 @@ export const deliveries = sqliteTable(
     dueAt: integer("due_at").notNull(),
     /** When its first attempt on this schedule started; null if it was not tried since it was recorded, resent or replayed. */
     firstAt: integer("first_at"),
-    /** The `cancelEpoch` of its subscription when it was made pending. */
+    /** The `epoch` of its subscription when it was made pending. */
     pendingSinceEpoch: integer("pending_since_epoch").notNull().default(0),
     lastOutcome: text("last_outcome"),
     lastStatus: integer("last_status"),

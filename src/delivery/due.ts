@@ -29,15 +29,15 @@ export function isInLine(): SQL {
     AND ${deliveries.type} = line.value->>0 AND ${deliveries.priority} = line.value->>1`;
 }
 
-/** SQL expression: until when the circuit of an event type is open, in Unix milliseconds; 0 if it is closed. */
-export function openUntil(type: SQL): SQL<number> {
-  return sql`coalesce(${subscriptions.circuits} -> ${type} ->> 'openUntil', 0)`;
+/** SQL expression: when the open circuit of an event type may be probed next, in Unix milliseconds; 0 if it is closed. */
+export function probeAt(type: SQL): SQL<number> {
+  return sql`coalesce(${subscriptions.circuits} -> ${type} ->> 'probeAt', 0)`;
 }
 
 /** SQL expression: when a pending delivery may be sent, in Unix milliseconds. */
 export function nextAttemptAt(): SQL<number> {
   return sql`max(${deliveries.dueAt},
-    iif(${deliveries.priority} = ${RESEND}, 0, ${openUntil(sql`${deliveries.type}`)}))`;
+    iif(${deliveries.priority} = ${RESEND}, 0, ${probeAt(sql`${deliveries.type}`)}))`;
 }
 
 /**

@@ -22,7 +22,7 @@ import type { WakeUp } from "./wake.ts";
  * How pending deliveries end without a request: they are cancelled, or exhausted because too many are pending.
  *
  * A subscription may have any number of them. A call that ends the subscription, or removes an event type from it,
- * therefore updates only the subscription's row. It increments the fencing counter `cancelEpoch`, and stores in
+ * therefore updates only the subscription's row. It increments the fencing counter `epoch`, and stores in
  * `cancelledBefore` that deliveries of earlier epochs are cancelled. From then on, they are shown as cancelled
  * (`isCancelledLazily`) and not claimed. The call sets `hasToEnd`, and so does the scheduled job if more than
  * `PENDING_MAX` are pending. The dispatch that leases the subscription next ends the rows, in bounded pieces
@@ -38,11 +38,11 @@ const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${
  * row has `hasToEnd` set.
  */
 export function cancelPending(types: readonly WebhookEvent[] = WebhookEvent.options) {
-  const epoch = sql`${subscriptions.cancelEpoch} + 1`;
+  const epoch = sql`(${subscriptions.epoch} + 1)`;
   const entries = types.map((type) => sql`${type}, ${epoch}`);
   const isOfTypes = sql`${deliveries.type} IN (SELECT value FROM json_each(${JSON.stringify(types)}))`;
   return {
-    cancelEpoch: epoch,
+    epoch,
     cancelledBefore: sql`json_patch(${subscriptions.cancelledBefore}, json_object(${sql.join(entries, sql`, `)}))`,
     hasToEnd: sql`(${subscriptions.hasToEnd} OR EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_PENDING} AND ${isOfTypes}))`,
   };

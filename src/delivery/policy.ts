@@ -7,8 +7,8 @@
  * - A delivery has a retry schedule, which a rejection moves (`afterFailure`).
  * - An event type of a subscription has a circuit, which is closed, or open until a time. While it is open, its deliveries
  *   wait, and one request at a time probes the endpoint, whenever that time has come. A failed probe sets a later time, and
- *   a success closes the circuit (`circuitAfterFailure`). No failure moves a retry schedule in the meantime. So
- *   everything is due by itself when the circuit closes.
+ *   a success closes the circuit (`circuitAfterFailure`). No failure of the endpoint moves a retry schedule in the
+ *   meantime. So everything is due by itself when the circuit closes.
  *
  * Adaptive concurrency (AIMD) belongs to the whole subscription (`loadAfter`).
  */
@@ -31,7 +31,7 @@ import { type AttemptOutcome, type Outcome, statusOf, succeeded } from "./outcom
 export const CONCURRENCY_MAX = 6;
 /** A response that takes this long counts as slow. */
 export const SLOW_RESPONSE_MS = 2_000;
-/** How long a circuit is open after an attempt could not be made through no fault of the endpoint. */
+/** How long a type waits for its next probe after an attempt could not be made through no fault of the endpoint. */
 export const NOT_ATTEMPTED_OPEN_MS = 300_000;
 
 /** How a subscription may be sent to; times are Unix milliseconds. */
@@ -114,7 +114,7 @@ export interface Decision {
 
 /** Whether requests of this event type are probes, one at a time. */
 export function isOpen(state: Pick<SendingState, "circuits">, type: WebhookEvent): boolean {
-  return (state.circuits[type]?.openUntil ?? 0) > 0;
+  return (state.circuits[type]?.probeAt ?? 0) > 0;
 }
 
 /**
@@ -127,11 +127,17 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
   const { type, priority } = delivery;
   if (result.kind === "not_attempted") {
     // No circuit holds a resend, which would be tried again at once.
-    const held = priority === PRIORITY.resend ? PRIORITY.untried : priority;
     const { stepsUsed, firstAt, dueAt } = delivery;
     return {
       state: withCircuit(state, type, circuitAfterNoAttempt(state.circuits[type], endedAt)),
-      delivery: { state: "pending", stepsUsed, priority: held, firstAt, dueAt, settledAt: null },
+      delivery: {
+        state: "pending",
+        stepsUsed,
+        priority: priority === PRIORITY.resend ? PRIORITY.untried : priority,
+        firstAt,
+        dueAt,
+        settledAt: null,
+      },
       dueNow: [],
     };
   }
@@ -141,18 +147,19 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
   }
   const loaded = { ...state, ...loadAfter(state, result, endedAt - startedAt) };
   if (succeeded(result)) {
-    // It may have overtaken the failures that have opened the circuit, so it does not show that they are over.
-    const closes = !(startedClosed && isOpen(state, type));
+    // If the circuit opened in the meantime, the success may have overtaken the failures, so it does not show that they
+    // are over.
+    const openedMeanwhile = startedClosed && isOpen(state, type);
     const { [type]: closed, ...others } = state.circuits;
     return {
       state: {
         ...loaded,
-        circuits: closes ? others : state.circuits,
+        circuits: openedMeanwhile ? state.circuits : others,
         failingSince: null,
         failures: 0,
       },
       delivery: settled(attempt, "delivered"),
-      dueNow: (closes && closed?.rejected) || [],
+      dueNow: openedMeanwhile ? [] : (closed?.rejected ?? []),
     };
   }
   // A person may send to an endpoint that is known to fail. After that, the delivery is one like any other.
@@ -170,7 +177,7 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
   };
   return {
     state: failed,
-    delivery: afterFailure(circuit.openUntil > 0, attempt, result, random),
+    delivery: afterFailure(circuit.probeAt > 0, attempt, result, random),
     dueNow: [],
   };
 }
@@ -211,7 +218,7 @@ function loadAfter(
   };
 }
 
-const CLOSED = { rejected: [], failures: 0, openUntil: 0, outcome: null, status: null } as const;
+const CLOSED = { rejected: [], failures: 0, probeAt: 0, outcome: null, status: null } as const;
 
 /** Returns the circuit of an event type after a failure of the endpoint. */
 function circuitAfterFailure(
@@ -219,32 +226,34 @@ function circuitAfterFailure(
   { delivery, startedAt, endedAt, startedClosed }: Attempt,
   outcome: Outcome,
 ): Circuit {
-  const { rejected, failures, openUntil, since } = before ?? { ...CLOSED, since: startedAt };
+  const { rejected, failures, probeAt, since } = before ?? { ...CLOSED, since: startedAt };
   const last = { since, outcome: outcome.kind, status: statusOf(outcome) };
   const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
-  const wasOpen = openUntil > 0;
-  // It says nothing about the endpoint since the circuit opened, except how long the endpoint asks to be left alone.
-  if (wasOpen && startedClosed)
-    return { rejected, failures, ...last, openUntil: Math.max(openUntil, askedUntil) };
+  const wasOpen = probeAt > 0;
+  const openedMeanwhile = startedClosed && wasOpen;
+  // It says nothing about the endpoint since then, except how long the endpoint asks to be left alone.
+  if (openedMeanwhile)
+    return { rejected, failures, ...last, probeAt: Math.max(probeAt, askedUntil) };
   const isOutage = failureOf(outcome) !== "rejected";
-  const mayOpen = !wasOpen && !isOutage;
-  const listed = mayOpen && delivery.firstAt === null ? [...rejected, delivery.eventId] : rejected;
-  if (mayOpen && listed.length < CIRCUIT_OPENS_AFTER_EVENTS)
-    return { rejected: listed, failures, ...last, openUntil: 0 };
+  const isRejectedWhileClosed = !wasOpen && !isOutage;
+  const isListed = isRejectedWhileClosed && delivery.firstAt === null;
+  const listed = isListed ? [...rejected, delivery.eventId] : rejected;
+  if (isRejectedWhileClosed && listed.length < CIRCUIT_OPENS_AFTER_EVENTS)
+    return { rejected: listed, failures, ...last, probeAt: 0 };
   const steps = isOutage ? CIRCUIT_OUTAGE_SECONDS : CIRCUIT_REJECTED_SECONDS;
   const seconds = steps[Math.min(failures, steps.length - 1)] as number;
   return {
     rejected: listed,
     failures: failures + 1,
     ...last,
-    openUntil: Math.max(endedAt + seconds * 1000, askedUntil),
+    probeAt: Math.max(endedAt + seconds * 1000, askedUntil),
   };
 }
 
 function circuitAfterNoAttempt(before: Circuit | undefined, endedAt: number): Circuit {
   const circuit = before ?? { ...CLOSED, since: endedAt };
-  const openUntil = Math.max(circuit.openUntil, endedAt + NOT_ATTEMPTED_OPEN_MS);
-  return { ...circuit, openUntil };
+  const probeAt = Math.max(circuit.probeAt, endedAt + NOT_ATTEMPTED_OPEN_MS);
+  return { ...circuit, probeAt };
 }
 
 /** The delay that a busy endpoint requests in `Retry-After`, up to a maximum; 0 if there is none. */
@@ -257,16 +266,16 @@ function requestedWaitSeconds(outcome: Outcome): number {
  * Returns a delivery after a failed attempt. Only a rejection at a closed circuit moves its retry schedule. After any other
  * failure, it stays due, behind those that were not tried yet: the circuit holds it, or opens with its next failure.
  *
- * @param isHeld whether the circuit is open now.
+ * @param isOpenNow whether the circuit is open after the attempt.
  */
 function afterFailure(
-  isHeld: boolean,
+  isOpenNow: boolean,
   attempt: Attempt,
   outcome: Outcome,
   random: number,
 ): DeliveryAfter {
   const { delivery, endedAt } = attempt;
-  if (!isHeld && failureOf(outcome) === "rejected") return nextStep(attempt, random);
+  if (!isOpenNow && failureOf(outcome) === "rejected") return nextStep(attempt, random);
   if (isTriedForTooLong(attempt)) return settled(attempt, "exhausted");
   return pendingUntil(attempt, endedAt, delivery.stepsUsed);
 }

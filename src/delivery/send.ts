@@ -24,18 +24,10 @@ export interface Destination extends WorkspaceKey {
 /** A delivery that is due, with the row that its body is made from. */
 export interface DueDelivery extends PendingDelivery, BodyRow {}
 
-/** The body of a request, with the headers that sign it. */
-interface Signed {
-  body: string;
-  signature: Record<string, string>;
-  /** Unix milliseconds. */
-  signedAt: number;
-}
-
-/** A delivery that may be sent, with its signed body. */
+/** A delivery that may be sent, with its body and its signer. If one cannot be made, sending the delivery throws the error. */
 export interface PreparedDelivery extends PendingDelivery {
-  /** Rejects if the body or the signature cannot be made; the error surfaces when it is sent. */
-  signed: Promise<Signed>;
+  body: Promise<string>;
+  signer: Promise<Signer>;
 }
 
 /** The outcome of a request, with the part of its response to store. */
@@ -53,27 +45,21 @@ export function createSender(env: Env, isTest = false) {
   const isForbidden = createGuard(env);
 
   /**
-   * Begins to make and sign the bodies of deliveries. The whole claim is begun at once, so that most requests need not
-   * wait for Web Crypto.
-   *
-   * @param now the time of the signatures, in Unix milliseconds. The target was read after it, so that a secret that was
-   *   rotated before this time signs.
+   * Begins to make the bodies of deliveries. Those of a whole claim are begun at once, so that most requests need not wait
+   * for their decryption.
    */
-  function prepare(
-    rows: readonly DueDelivery[],
-    target: Destination,
-    now: number,
-  ): PreparedDelivery[] {
+  function prepare(rows: readonly DueDelivery[], target: Destination): PreparedDelivery[] {
     if (rows.length === 0) return [];
     const signer = openSigner(env, target.subscriptionId, target);
-    return rows.map((row) => {
+    const prepared = rows.map((row) => {
       const body = makeBody(env.ENCRYPTION_KEYS, target, row);
-      const signed = sign(row.eventId, body, signer, now);
-      // A rejection is handled when the delivery is sent.
-      signed.catch(() => {});
       const { eventId, type, priority, stepsUsed, attemptsMade, firstAt, dueAt } = row;
-      return { eventId, type, priority, stepsUsed, attemptsMade, firstAt, dueAt, signed };
+      return { eventId, type, priority, stepsUsed, attemptsMade, firstAt, dueAt, body, signer };
     });
+    // A rejection is handled when the delivery is sent.
+    for (const { body } of prepared) body.catch(() => {});
+    signer.catch(() => {});
+    return prepared;
   }
 
   /**
@@ -84,25 +70,22 @@ export function createSender(env: Env, isTest = false) {
    *   cannot be made; anything else if, for example, a secret cannot be decrypted.
    */
   async function send(
-    { eventId, signed }: PreparedDelivery,
+    { eventId, body, signer }: PreparedDelivery,
     target: Destination,
     now: number,
   ): Promise<OutcomeWithResponse> {
     const { subscriptionId, url, workspaceId, sealedDataKey, sealedHeaders } = target;
     if (await isForbidden(url)) return { kind: "refused" };
-    const { body, signature, signedAt } = await signed;
-    // An attempt is signed for the second in which it starts, from which history/delivery.ts recomputes its signature.
-    // The signature of the claim is used if it was made for that second.
-    const isCurrent = Math.floor(now / 1000) === Math.floor(signedAt / 1000);
+    // A missing secret takes precedence over an unreadable lead: only the latter counts as an attempt.
+    const sign = await signer;
+    const text = await body;
     const headers = {
       ...(await openHeaders(env, { subscriptionId, workspaceId, sealedDataKey }, sealedHeaders)),
       [WEBHOOK_HEADER]: subscriptionId,
-      ...(isCurrent
-        ? signature
-        : await (await openSigner(env, subscriptionId, target))(eventId, body, now)),
+      ...(await sign(eventId, text, now)),
       ...(isTest ? TEST_HEADER : {}),
     };
-    const { outcome, response, clue } = await post(url, body, headers, now);
+    const { outcome, response, clue } = await post(url, text, headers, now);
     if (succeeded(outcome) && !isTest) {
       response?.body?.cancel().catch(() => {});
       return outcome;
@@ -147,17 +130,4 @@ export function createSender(env: Env, isTest = false) {
   }
 
   return { prepare, send, attempt };
-}
-
-async function sign(
-  eventId: string,
-  body: Promise<string>,
-  signer: Promise<Signer>,
-  now: number,
-): Promise<Signed> {
-  // A missing secret takes precedence over an unreadable lead: only the latter counts as an attempt.
-  await Promise.allSettled([signer, body]);
-  const signWith = await signer;
-  const text = await body;
-  return { body: text, signature: await signWith(eventId, text, now), signedAt: now };
 }

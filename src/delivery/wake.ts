@@ -41,7 +41,7 @@ export interface WakeUp {
 
 /** The longest delay of a message that Cloudflare Queues accepts. A later retry takes a second message. */
 const DELAY_MAX_MS = DAY_MS;
-/** A message that was noted for this long from now, or less, counts as arrived: consumers' clocks differ a little. */
+/** A message that is to arrive within this time counts as arrived, because consumers' clocks differ a little. */
 const ARRIVED_MS = 1_000;
 
 /** The facts that decide about the next wake-up of a subscription, as the last transaction of a dispatch found them. */
@@ -49,7 +49,7 @@ export interface WakeUpFacts {
   subscriptionId: string;
   slow: boolean;
   /** Whether deliveries are to be ended without a request. */
-  hasToEnd: boolean;
+  mustEnd: boolean;
   maySend: boolean;
   /** Whether another dispatch leases it. */
   leasedElsewhere: boolean;
@@ -67,7 +67,7 @@ export function nextWakeUp(facts: WakeUpFacts, now: number): WakeUp | null {
   // That dispatch looks for more before it releases the lease. If it has died, the scheduled job wakes the subscription.
   if (facts.leasedElsewhere) return null;
   const wakeUp = { subscriptionId, queue: queueOf(facts) };
-  if (facts.hasToEnd) return wakeUp;
+  if (facts.mustEnd) return wakeUp;
   if (nextSendAt === null || !facts.maySend) return null;
   if (nextSendAt <= now) return wakeUp;
   if (arrivesInTime(nextMessageAt, nextSendAt, now)) return null;
@@ -211,8 +211,7 @@ export async function sendWakeUps(
   const queues = { fast: env.DELIVERIES, slow: env.SLOW_DELIVERIES };
   const sending: Promise<boolean>[] = [];
   for (const [queue, group] of Map.groupBy(wakeUps, (wakeUp) => wakeUp.queue)) {
-    const unique = [...new Map(group.map((wakeUp) => [wakeUp.subscriptionId, wakeUp])).values()];
-    const requests = unique.map(({ subscriptionId, wakeAt = 0 }) => ({
+    const requests = group.map(({ subscriptionId, wakeAt = 0 }) => ({
       body: {
         subscriptionId,
         queue,

@@ -16,7 +16,7 @@ import {
 } from "../db/schema.ts";
 import { isActive, isUnsuccessful, UNSUCCESSFUL } from "../db/states.ts";
 import { addCounts, countAttempts, insertAttempts } from "../delivery/attempts.ts";
-import { isInLine, LINES, nextSendAt, openUntil, RESEND } from "../delivery/due.ts";
+import { isInLine, LINES, nextSendAt, probeAt, RESEND } from "../delivery/due.ts";
 import { cancelPending } from "../delivery/ending.ts";
 import {
   type DeliveryAfter,
@@ -29,7 +29,7 @@ import type { QueueName, WakeUpFacts } from "../delivery/wake.ts";
 import { earlierSecretsAt } from "../endpoints/secrets.ts";
 import { BODY } from "../events/bodies.ts";
 import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
-import { isUnlocked, isWritable } from "../workspaces/write-lock.ts";
+import { isWritable, isWritableOrDraining } from "../workspaces/write-lock.ts";
 
 /*
  * The two transactions of a dispatch. `claim` leases a subscription and reads what may be sent now. `settle` records the
@@ -67,21 +67,16 @@ export interface Claimant {
 
 /** A subscription as a claim has found it; times are Unix milliseconds. */
 interface ClaimedSubscription extends SendingState, Destination, WakeUpFacts {
-  /** The fencing counter of cancellations. */
-  cancelEpoch: number;
-  /** Whether this dispatch leases it: it was the last one to do so, and has not released it. */
+  /** The fencing counter. */
+  epoch: number;
+  /** Whether this dispatch leases it: it was the last one to do so, and has not released it. If not, it claimed nothing. */
   isLeased: boolean;
   /** How many responses to its failed attempts were stored today. */
   storedResponses: number;
 }
 
-interface ClaimedDelivery extends DueDelivery {
-  /** Whether a replay has made it pending, and counts its outcome. */
-  isReplayed: 0 | 1;
-}
-
 /** The result of a claim; null if the subscription does not exist. */
-export type Claim = { subscription: ClaimedSubscription; due: ClaimedDelivery[] } | null;
+export type Claim = { subscription: ClaimedSubscription; due: DueDelivery[] } | null;
 
 /** The outcome of a request, to be recorded. Times are Unix milliseconds. */
 export interface OutcomeToRecord extends DeliveryAfter {
@@ -103,8 +98,6 @@ export interface Settlement {
   /** The subscription as it was claimed. */
   claimed: ClaimedSubscription;
   outcomes: OutcomeToRecord[];
-  /** Whether a replay counts any of the outcomes. */
-  isReplayed: boolean;
   state: SendingState;
   /** Events that are due at once, because another event of their type succeeded. */
   dueNow: readonly string[];
@@ -131,7 +124,7 @@ export async function settle(
   now: number,
 ): Promise<Claim> {
   const { subscriptionId } = claimant;
-  const { claimed, outcomes, isReplayed, state, dueNow, disable, last } = settlement;
+  const { claimed, outcomes, state, dueNow, disable, last } = settlement;
   const attempts = outcomes.flatMap(({ outcome, ...one }) =>
     outcome === null ? [] : { ...one, outcome, subscriptionId },
   );
@@ -142,7 +135,7 @@ export async function settle(
     dueNow: JSON.stringify(dueNow),
     change: JSON.stringify({
       ...state,
-      cancelEpoch: claimed.cancelEpoch,
+      epoch: claimed.epoch,
       last,
     }),
     claimedUrl: claimed.url,
@@ -151,10 +144,10 @@ export async function settle(
     // These three come before the deliveries change. Afterwards, neither they nor a second try finds them unrecorded.
     stored: attempts.length > 0 ? storeAttempts(values) : undefined,
     counts: attempts.length > 0 ? addAttemptCounts(values) : undefined,
-    replayed: isReplayed && attempts.length > 0 ? countReplayed(values) : undefined,
+    replayed: attempts.length > 0 ? countReplayed(values) : undefined,
     changed: outcomes.length > 0 ? changeDeliveries(values) : undefined,
     broughtForward: dueNow.length > 0 ? bringForward(values) : undefined,
-    released: release(values),
+    released: storeStateAndRelease(values),
     disabled: disable ? disableDead(values) : undefined,
     next: selectClaim(values, mayClaim),
   });
@@ -174,11 +167,11 @@ const valuesOf = ({ subscriptionId, holder, queue }: Claimant, now: number) => (
 const SUBSCRIPTION = sql`${subscriptions.id} = ${sql.placeholder("subscriptionId")}`;
 const HOLDER = sql.placeholder("holder");
 const NOW = sql`${sql.placeholder("now")}`;
-/** The workspace is not locked for a move. A write to a locked one would fail the whole transaction. */
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
-/** Outcomes are still recorded, and leases released, while the workspace drains, because the move waits for them. */
-const IS_UNLOCKED = isUnlocked(subscriptions.workspaceId);
-const WE_LEASED_LAST = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}`;
+/** Outcomes are still recorded, and leases released, while the workspace drains, because its move waits for them. */
+const MAY_RECORD = isWritableOrDraining(subscriptions.workspaceId);
+const WE_LEASED_LAST = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${MAY_RECORD}`;
+/** A claim that is tried again, after a lost reply, finds that this dispatch leases the subscription. */
 const IS_FREE_OR_OURS = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
 
 const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS change`;
@@ -192,12 +185,15 @@ const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscri
   AND ${deliveries.state} = 'pending' AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'
   AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${WE_LEASED_LAST})`;
 
+const WAS_RESCHEDULED = sql`((${deliveries.priority}, ${deliveries.dueAt})
+  IS NOT (change.value->>'$.claimed.priority', change.value->>'$.claimed.dueAt'))`;
+const FAILED_AT_OLD_URL = sql`(change.value->>'state' <> 'delivered'
+  AND ${sql.placeholder("claimedUrl")} <> (SELECT ${subscriptions.url} FROM ${subscriptions} WHERE ${SUBSCRIPTION}))`;
 /**
  * The delivery was resent or replayed since it was claimed, or has failed at a URL that the subscription does not have any
  * more. It stays pending with its new schedule, and is sent again.
  */
-const IS_OVERTAKEN = sql`((${deliveries.priority}, ${deliveries.dueAt}) IS NOT (change.value->>'$.claimed.priority', change.value->>'$.claimed.dueAt')
-  OR change.value->>'state' <> 'delivered' AND ${sql.placeholder("claimedUrl")} <> (SELECT ${subscriptions.url} FROM ${subscriptions} WHERE ${SUBSCRIPTION}))`;
+const IS_OVERTAKEN = sql`(${WAS_RESCHEDULED} OR ${FAILED_AT_OLD_URL})`;
 
 // A success is stored in the row of its delivery alone. If the delivery is sent again, its next attempt overwrites the
 // row, so the success is also stored as an attempt.
@@ -212,7 +208,7 @@ const storeAttempts = prepared(
   ),
 );
 
-// A second try of the transaction finds no outcome unrecorded, so it counts nothing twice.
+// All attempts are counted, or none: a second try of the transaction finds no outcome unrecorded.
 const addAttemptCounts = prepared(
   addCounts(sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED})`),
 );
@@ -279,17 +275,16 @@ const bringForward = prepared(
 
 const CHANGE = sql`json_each(json_array(json(${sql.placeholder("change")}))) AS change`;
 /**
- * The state is still about this endpoint. The fencing counter `cancelEpoch` tells that an event type was
- * removed, or that the subscription was disabled since, even if it was enabled again.
+ * The state is still about this endpoint and these event types: since it was claimed, the subscription got no other URL, no
+ * event type was removed, and it was neither disabled nor enabled.
  */
-const IS_CURRENT = sql`(${subscriptions.cancelEpoch} = change.value->>'cancelEpoch'
-  AND ${subscriptions.url} = ${sql.placeholder("claimedUrl")})`;
+const IS_CURRENT = sql`${subscriptions.epoch} = change.value->>'epoch'`;
 // The same success comes again with a second try. It must not clear an overflow that was noted since it was stored.
 const IS_NEW_SUCCESS = sql`(change.value->>'$.last.status' BETWEEN 200 AND 299
   AND ${subscriptions.lastAttempt} IS NOT change.value->>'last')`;
 
-/** Stores the state and releases the lease. A claim in the same transaction leases the subscription again. */
-const release = prepared(
+/** Stores the sending state and releases the lease. A claim in the same transaction leases the subscription again. */
+const storeStateAndRelease = prepared(
   qb
     .update(subscriptions)
     .set({
@@ -313,10 +308,9 @@ function failedOf(those: SQL): SQL<number> {
 }
 
 /**
- * At least two events have failed since the last success, so that no single one disables the subscription. It reads a few
- * rows, however many deliveries have failed before: of each line and of the newest unsuccessful events twenty, because
- * some of them may have failed before that success. The pending deliveries that were due last have failed last, and the
- * newest events are usually the last to be exhausted.
+ * At least two events have failed since the last success, so that no single one disables the subscription. However many
+ * have failed, it reads up to twenty retries of each event type, those that are due last, and the twenty newest exhausted
+ * events. These have usually failed last. It reads more than two, because some may have failed before that success.
  */
 const TWO_EVENTS_FAILED = sql`(1 < (
   SELECT sum(${failedOf(sql`${deliveries} WHERE ${isInLine()} ORDER BY ${deliveries.dueAt} DESC`)})
@@ -332,7 +326,7 @@ const disableDead = prepared(
     .where(sql`${WE_LEASED_LAST} AND ${IS_CURRENT} AND ${TWO_EVENTS_FAILED}`),
 );
 
-const OPEN_UNTIL = openUntil(sql`(line.value->>0)`);
+const PROBE_AT = probeAt(sql`(line.value->>0)`);
 const IS_DUE = sql`${isInLine()} AND ${deliveries.dueAt} <= ${NOW}`;
 
 /** While deliveries are to be ended, nothing is sent, and any queue will do. */
@@ -361,12 +355,12 @@ const selectSubscription = prepared(
       circuits: subscriptions.circuits,
       failingSince: subscriptions.failingSince,
       failures: subscriptions.failures,
-      cancelEpoch: subscriptions.cancelEpoch,
+      epoch: subscriptions.epoch,
       nextMessageAt: subscriptions.nextMessageAt,
-      hasToEnd: sql`(${subscriptions.hasToEnd} AND ${IS_WRITABLE})`.mapWith(Boolean),
+      mustEnd: sql`(${subscriptions.hasToEnd} AND ${IS_WRITABLE})`.mapWith(Boolean),
       maySend: sql`(${isActive()} AND ${IS_WRITABLE})`.mapWith(Boolean),
       isLeased:
-        sql`(${subscriptions.leasedBy} = ${HOLDER} AND ${subscriptions.leasedUntil} > 0 AND ${IS_UNLOCKED})`.mapWith(
+        sql`(${subscriptions.leasedBy} = ${HOLDER} AND ${subscriptions.leasedUntil} > 0 AND ${MAY_RECORD})`.mapWith(
           Boolean,
         ),
       leasedElsewhere: sql`NOT coalesce(${IS_FREE_OR_OURS}, 0)`.mapWith(Boolean),
@@ -379,14 +373,13 @@ const selectSubscription = prepared(
     .where(SUBSCRIPTION),
 );
 
-/** The columns of a `ClaimedDelivery`: what flow control needs, and the row that its body is made from. */
+/** The columns of a `DueDelivery`: what flow control needs, and the row that its body is made from. */
 const DUE_DELIVERY = sql`${deliveries.priority} AS priority, ${deliveries.stepsUsed} AS stepsUsed,
   ${deliveries.attemptsMade} AS attemptsMade, ${deliveries.firstAt} AS firstAt, ${deliveries.dueAt} AS dueAt,
-  ${deliveries.replayId} IS NOT NULL AS isReplayed,
   ${commaList(Object.entries(BODY).map(([name, field]) => sql`${field} AS ${sql.identifier(name)}`))}`;
 
-/** This transaction has leased the subscription to send. */
-const MAY_SEND = sql`${WE_LEASED_LAST} AND ${subscriptions.leasedUntil} > 0 AND NOT ${subscriptions.hasToEnd}`;
+/** This transaction has leased the subscription, and there is nothing to end first. */
+const IS_LEASED_TO_SEND = sql`${WE_LEASED_LAST} AND ${subscriptions.leasedUntil} > 0 AND NOT ${subscriptions.hasToEnd}`;
 
 // The limit is an expression, because SQLite recompiles a statement for each value of a bare LIMIT parameter.
 const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
@@ -397,26 +390,26 @@ const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
  * the heads of its lines, and `chooseProbe` picks one of these.
  */
 const selectDue = prepared(
-  qb.all<ClaimedDelivery>(sql`
+  qb.all<DueDelivery>(sql`
     WITH head AS (
       -- The deliveries of each line that are due first. The inner query finds them in deliveries_due_of_subscription alone.
       SELECT ${deliveries.eventId} AS event_id, ${deliveries.type} AS type, ${deliveries.priority} AS priority, ${deliveries.dueAt} AS due_at
-      FROM ${subscriptions} CROSS JOIN ${LINES} ON line.value->>1 = ${RESEND} OR ${OPEN_UNTIL} = 0
+      FROM ${subscriptions} CROSS JOIN ${LINES} ON line.value->>1 = ${RESEND} OR ${PROBE_AT} = 0
         CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
           SELECT ${deliveries.eventId} FROM ${deliveries} WHERE ${IS_DUE}
           ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT})
-      WHERE ${MAY_SEND}
+      WHERE ${IS_LEASED_TO_SEND}
       UNION ALL
       -- The candidates for a probe: the first of each line, and the last one that was not tried yet.
       SELECT ${deliveries.eventId}, ${deliveries.type}, ${deliveries.priority}, ${deliveries.dueAt}
-      FROM ${subscriptions} CROSS JOIN ${LINES} ON line.value->>1 <> ${RESEND} AND ${OPEN_UNTIL} BETWEEN 1 AND ${NOW}
+      FROM ${subscriptions} CROSS JOIN ${LINES} ON line.value->>1 <> ${RESEND} AND ${PROBE_AT} BETWEEN 1 AND ${NOW}
         CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
           SELECT event_id FROM (SELECT ${deliveries.eventId} FROM ${deliveries} WHERE ${IS_DUE}
             ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT 1)
           UNION ALL
           SELECT event_id FROM (SELECT ${deliveries.eventId} FROM ${deliveries} WHERE line.value->>1 = ${PRIORITY.untried} AND ${IS_DUE}
             ORDER BY ${deliveries.dueAt} DESC, ${deliveries.eventId} DESC LIMIT 1))
-      WHERE ${MAY_SEND}),
+      WHERE ${IS_LEASED_TO_SEND}),
     ordered AS (
       SELECT event_id, priority <> ${RESEND} AS takes_turns,
         row_number() OVER (PARTITION BY type ORDER BY priority, due_at, event_id) AS position

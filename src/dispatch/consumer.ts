@@ -2,7 +2,7 @@ import { DIRECTORY, openNamed } from "../db/databases.ts";
 import { succeeded } from "../delivery/outcome.ts";
 import { CONCURRENCY_MAX } from "../delivery/policy.ts";
 import { createSender, type Sender } from "../delivery/send.ts";
-import { isWakeUp, sendWakeUps, type WakeUpMessage } from "../delivery/wake.ts";
+import { isWakeUp, noteMessage, sendWakeUps, type WakeUpMessage } from "../delivery/wake.ts";
 import { log, logError } from "../log.ts";
 import { withTimeout } from "../primitives/timing.ts";
 import { LEASE_MS } from "./claims.ts";
@@ -22,8 +22,6 @@ import { type DispatchPorts, deliver } from "./deliver.ts";
  * 6. When a dispatch ends, this consumer sends the next wake-up message. A retry begins with one that is delayed.
  */
 
-/** Maximum subscriptions of a batch (`max_batch_size` in wrangler.toml), so that each has a connection of its own. */
-const SUBSCRIPTIONS_MAX = CONCURRENCY_MAX;
 /**
  * How long a batch occupies its queue consumer. Most dispatches end within this time, so `max_concurrency` bounds
  * them; one that waits for a slow endpoint continues in the background, so that its queue goes on.
@@ -43,30 +41,24 @@ export async function consume(
   sender: Sender = createSender(env),
 ): Promise<void> {
   const wakeUps = new Map<string, WakeUpMessage>();
-  const consumed: Message[] = [];
-  for (const message of messages) {
-    const { body, attempts } = message;
+  for (const { body, attempts } of messages) {
+    if (isWakeUp(body, env)) wakeUps.set(body.subscriptionId, body);
     // Its body and id are not logged, because its origin is unknown.
-    if (!isWakeUp(body, env)) log("queue_message_invalid", { attempts });
-    else if (wakeUps.has(body.subscriptionId) || wakeUps.size < SUBSCRIPTIONS_MAX)
-      wakeUps.set(body.subscriptionId, body);
-    else {
-      // Another invocation has connections of its own.
-      message.retry();
-      continue;
-    }
-    consumed.push(message);
+    else log("queue_message_invalid", { attempts });
   }
   const work = dispatchAll([...wakeUps.values()], env, sender);
   await withTimeout(CONSUMER_HELD_MS, work, () => {});
-  for (const message of consumed) message.ack();
+  for (const message of messages) message.ack();
   ctx.waitUntil(work);
 }
 
-/** Dispatches the subscriptions concurrently. Each has the same share of the connections. */
+/**
+ * Dispatches the subscriptions concurrently. Each has the same share of the connections. A batch has at most six
+ * (`max_batch_size` in wrangler.toml), so that each has one of its own.
+ */
 async function dispatchAll(wakeUps: WakeUpMessage[], env: Env, sender: Sender): Promise<void> {
   const startedAt = Date.now();
-  const connections = Math.floor(CONCURRENCY_MAX / Math.max(1, wakeUps.length));
+  const connections = Math.max(1, Math.floor(CONCURRENCY_MAX / wakeUps.length));
   const count = { delivered: 0, failed: 0 };
   const ports: DispatchPorts = {
     now: Date.now,
@@ -94,7 +86,7 @@ async function dispatch(
   try {
     const db = openNamed(env, database);
     const next = await deliver(db, subscriptionId, queue, ports, connections);
-    if (next) await sendWakeUps(env, database, [next]);
+    if (next && (await sendWakeUps(env, database, [next]))) await noteMessage(db, next, Date.now());
   } catch (error) {
     logError("dispatch_failed", error, { database, webhookId: subscriptionId });
     // Its lease has ended by then.

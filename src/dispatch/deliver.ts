@@ -14,7 +14,7 @@ import {
   stateOf,
 } from "../delivery/policy.ts";
 import type { PreparedDelivery, Sender } from "../delivery/send.ts";
-import { nextWakeUp, noteMessage, type QueueName, type WakeUp } from "../delivery/wake.ts";
+import { nextWakeUp, type QueueName, type WakeUp } from "../delivery/wake.ts";
 import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { UnreadableEvent } from "../events/bodies.ts";
 import { log } from "../log.ts";
@@ -75,22 +75,18 @@ export async function deliver(
   let transactions = 1;
   const mayGoOn = () => isInTime() && transactions < DISPATCH_TRANSACTIONS_MAX;
 
-  let claimedAt = ports.now();
   let isValid = timeBudget(CLAIM_VALID_MS);
-  let work = await claim(db, claimant, claimedAt);
+  let work = await claim(db, claimant, ports.now());
   while (work?.subscription.isLeased) {
     transactions++;
     // Until they have ended, a claim reads nothing that is due.
-    if (work.subscription.hasToEnd) await endAll();
-    const settlement = await send(work, claimedAt, isValid, ports, connections);
-    claimedAt = ports.now();
+    if (work.subscription.mustEnd) await endAll();
+    const settlement = await sendClaimed(work, isValid, ports, connections);
     isValid = timeBudget(CLAIM_VALID_MS);
-    work = await settle(db, claimant, settlement, mayGoOn() && !settlement.isStopped, claimedAt);
+    work = await settle(db, claimant, settlement, mayGoOn() && !settlement.isStopped, ports.now());
   }
   if (!work) return null;
-  const next = nextWakeUp(work.subscription, ports.now());
-  if (next) await noteMessage(db, next, ports.now());
-  return next;
+  return nextWakeUp(work.subscription, ports.now());
 
   /** Ends deliveries without a request, in bounded pieces, while the dispatch has time. */
   async function endAll(): Promise<void> {
@@ -128,9 +124,8 @@ type Sent = Settlement & { isStopped: boolean };
  * Sends the claimed deliveries, at the concurrency of the subscription, until the claim is no longer valid, and waits
  * for the outcomes. Once a circuit opens, nothing more of its event type starts.
  */
-async function send(
+async function sendClaimed(
   { subscription, due }: NonNullable<Claim>,
-  claimedAt: number,
   isValid: () => boolean,
   ports: DispatchPorts,
   connections: number,
@@ -141,7 +136,7 @@ async function send(
   let state = stateOf(subscription);
   const mayStart = (delivery: PendingDelivery) =>
     probes.has(delivery.eventId) || !isHeld(state, delivery);
-  const prepared = ports.prepare(due.filter(mayStart), subscription, claimedAt);
+  const prepared = ports.prepare(due.filter(mayStart), subscription);
   let last: LastAttempt | null = null;
   let isStopped = false;
   let { storedResponses } = subscription;
@@ -156,17 +151,16 @@ async function send(
     inFlight.add(sending);
   }
   await Promise.all(inFlight);
-  const isReplayed = due.some((delivery) => delivery.isReplayed === 1);
-  // A resend that fails disables nothing.
+  // `afterAttempt` counts no failure of a resend or a replay, so these disable nothing.
   const hasFailed = state.failures > subscription.failures;
   const disable = hasFailed && mustDisable(state, ports.now());
-  return { claimed: subscription, outcomes, isReplayed, state, dueNow, disable, last, isStopped };
+  return { claimed: subscription, outcomes, state, dueNow, disable, last, isStopped };
 
   async function sendOne(delivery: PreparedDelivery): Promise<void> {
     const { eventId, type, attemptsMade, priority, dueAt } = delivery;
     const startedClosed = !isOpen(state, type);
     const startedAt = ports.now();
-    const sent = await attempt(delivery, startedAt);
+    const sent = await tryAttempt(delivery, startedAt);
     if (!sent) {
       isStopped = true;
       return;
@@ -200,7 +194,7 @@ async function send(
   }
 
   /** Makes an attempt. Returns null if this invocation may make no more requests; the next dispatch sends the rest. */
-  async function attempt(
+  async function tryAttempt(
     delivery: PreparedDelivery,
     startedAt: number,
   ): Promise<{ result: AttemptResult; storedResponse: Promise<string | null> | undefined } | null> {

@@ -73,7 +73,7 @@ export function announce(
         priority: PRIORITY.untried,
         stepsUsed: 0,
         dueAt: now,
-        pendingSinceEpoch: subscriptions.cancelEpoch,
+        pendingSinceEpoch: subscriptions.epoch,
       },
       sql`FROM json_each(${subjects}) AS draft JOIN ${subscriptions} ON ${isSubscriber}
           WHERE ${isAnnounced} AND NOT EXISTS (SELECT 1 FROM ${events}

@@ -86,7 +86,7 @@ export function makePending(
           stepsUsed: 0,
           firstAt: null,
           dueAt: now,
-          pendingSinceEpoch: subscriptions.cancelEpoch,
+          pendingSinceEpoch: subscriptions.epoch,
           settledAt: null,
           replayId,
           stateBefore: isReplay ? sql`wanted.value->>'state'` : null,

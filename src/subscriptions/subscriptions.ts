@@ -152,7 +152,7 @@ export function updateSubscription(
   now: number,
   seen?: Pick<SubscriptionRow, Changeable>,
 ): Statements<{ isChanged: boolean; wakeUps: WakeUp[] }> {
-  const { url, events } = changed;
+  const { url, events = WebhookEvent.options } = changed;
   const isElsewhere = url === undefined ? sql`0` : sql`${subscriptions.url} <> ${url}`;
   const isSeen =
     seen &&
@@ -170,8 +170,9 @@ export function updateSubscription(
       .update(subscriptions)
       .set({
         ...changed,
-        ...(events && cancelUnlisted(events)),
-        ...forget(isElsewhere, events ?? WebhookEvent.options),
+        ...cancelUnlisted(events),
+        ...forget(isElsewhere, events),
+        epoch: sql`${subscriptions.epoch} + (${isUnlisting(events)} OR ${isElsewhere})`,
       })
       .where(and(isSubscription(id), isSeen))
       .returning({ subscriptionId: subscriptions.id, hasToEnd: subscriptions.hasToEnd }),
@@ -188,13 +189,12 @@ function isUnlisting(events: readonly WebhookEvent[]): SQL {
     WHERE listed.value NOT IN (SELECT value FROM json_each(${JSON.stringify(events)})))`;
 }
 
-/** Returns the values that cancel pending deliveries of the event types that are not in `events`. */
+/** Returns the values that cancel pending deliveries of the event types that are not in `events`, besides the epoch. */
 function cancelUnlisted(events: readonly WebhookEvent[]) {
   const unlisted = WebhookEvent.options.filter((type) => !events.includes(type));
   const isCancelling = isUnlisting(events);
-  const { cancelEpoch, cancelledBefore, hasToEnd } = cancelPending(unlisted);
+  const { cancelledBefore, hasToEnd } = cancelPending(unlisted);
   return {
-    cancelEpoch: sql`iif(${isCancelling}, ${cancelEpoch}, ${subscriptions.cancelEpoch})`,
     cancelledBefore: sql`iif(${isCancelling}, ${cancelledBefore}, ${subscriptions.cancelledBefore})`,
     hasToEnd: sql`iif(${isCancelling}, ${hasToEnd}, ${subscriptions.hasToEnd})`,
   };
@@ -296,7 +296,12 @@ export function knownSubscription(id: string, now: number) {
 export function enableSubscription(id: string): Part {
   return qb
     .update(subscriptions)
-    .set({ disabledAt: null, disabledByFailures: false, ...INITIAL_STATE })
+    .set({
+      disabledAt: null,
+      disabledByFailures: false,
+      ...INITIAL_STATE,
+      epoch: sql`${subscriptions.epoch} + 1`,
+    })
     .where(and(isSubscription(id), isNotNull(subscriptions.disabledAt)));
 }
 

@@ -59,7 +59,7 @@ export async function postTestEvent(
     dueAt: now,
   };
   const sender = createSender(env, true);
-  const [delivery] = sender.prepare([row], target, now);
+  const [delivery] = sender.prepare([row], target);
   const sent = await sender.send(delivery as PreparedDelivery, target, now);
   const durationMs = Date.now() - now;
   const result = { eventId, outcome: sent.kind, status: statusOf(sent), durationMs };

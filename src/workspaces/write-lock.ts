@@ -11,10 +11,10 @@ export function isWritable(workspaceId: Column): SQL {
 }
 
 /**
- * SQL condition: the rows of the workspace may be written. Unlike `isWritable`, it holds while the workspace is
- * draining, so that the outcomes of requests in flight are still recorded.
+ * SQL condition: the workspace is writable, or is draining before a move. Only the outcomes of requests in flight are still
+ * recorded then, because the move waits for them.
  */
-export function isUnlocked(workspaceId: Column): SQL {
+export function isWritableOrDraining(workspaceId: Column): SQL {
   return sql`NOT EXISTS (SELECT 1 FROM ${workspaces} AS locked
     WHERE locked.id = ${workspaceId} AND locked.write_lock IN ('locked', 'arriving'))`;
 }

@@ -29,7 +29,7 @@ test("a database that a workspace has left delivers the events of others", async
     await rowsIn("DB_2", lock, "locked", leaving.workspaceId);
   };
   // As a withdrawal that was not finished leaves it.
-  const release = `UPDATE subscriptions SET leased_until = 0, has_to_end = ?1, cancel_epoch = ?2,
+  const release = `UPDATE subscriptions SET leased_until = 0, has_to_end = ?1, epoch = ?2,
     cancelled_before = json_object('lead.created', ?2) WHERE id = ?3`;
   const owe = "UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?";
   await write(release, 1, 9, leaving.webhookId);

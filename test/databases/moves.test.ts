@@ -70,7 +70,7 @@ async function openFull() {
     `INSERT INTO attempts (subscription_id, event_id, attempt, at, outcome, status, duration_ms)
       SELECT subscription_id, event_id, 1, 5, 'answered', 500, 7 FROM deliveries WHERE subscription_id = '${webhookId}' LIMIT 9`,
     // And one waits.
-    `UPDATE subscriptions SET circuits = '{"lead.created":{"rejected":[],"failures":1,"openUntil":${later},"since":1,"outcome":"timed_out","status":null}}', earlier_secrets = '[{"sealedSecret":"sealed","until":${later}}]' WHERE id = '${webhookId}'`,
+    `UPDATE subscriptions SET circuits = '{"lead.created":{"rejected":[],"failures":1,"probeAt":${later},"since":1,"outcome":"timed_out","status":null}}', earlier_secrets = '[{"sealedSecret":"sealed","until":${later}}]' WHERE id = '${webhookId}'`,
   ])
     await rowsIn("DB_2", sql);
   const email = announcedEmail({ announcedAt: 2, reminders: 3, emails: 4 });

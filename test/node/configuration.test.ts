@@ -12,6 +12,7 @@ import {
 import { resourcesIn } from "../../scripts/deploy/resources.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { TEST_VARS, withTestSettings } from "../../scripts/shared/test-settings.ts";
+import { CONCURRENCY_MAX } from "../../src/delivery/policy.ts";
 
 const read = (file: string) => readFileSync(join(ROOT, file), "utf8");
 const schema: Schema = JSON.parse(read("node_modules/wrangler/config-schema.json"));
@@ -36,6 +37,13 @@ describe("the configuration", () => {
     const { producers, consumers } = config.queues ?? {};
     const made = producers?.map(({ queue }) => queue);
     expect(made).toEqual(expect.arrayContaining(consumers?.map(({ queue }) => queue) ?? [null]));
+  });
+
+  test("gives a consumer of deliveries no more subscriptions at once than a Worker has connections", () => {
+    const sizes = config.queues?.consumers
+      ?.filter(({ queue }) => queue.startsWith("webhook-deliveries"))
+      .map(({ max_batch_size }) => max_batch_size);
+    expect(sizes).toEqual([CONCURRENCY_MAX, CONCURRENCY_MAX]);
   });
 
   test("gives [env.staging] everything that production has, and nothing that is production's", () => {

@@ -26,6 +26,7 @@ import type { Outcome } from "../../src/delivery/outcome.ts";
 import { CONCURRENCY_MAX, INITIAL_STATE } from "../../src/delivery/policy.ts";
 import { createSender, type PreparedDelivery } from "../../src/delivery/send.ts";
 import {
+  noteMessage,
   type QueueName,
   queueOf,
   type WakeUp,
@@ -205,8 +206,8 @@ export async function setSubscription(
 }
 
 /** The columns of a subscription whose leads have failed since a time, with a circuit that is open until another. */
-export function failingSince(since: number, failures: number, openUntil = 1) {
-  const circuit = { rejected: [], failures, openUntil, since, outcome: "answered", status: 500 };
+export function failingSince(since: number, failures: number, probeAt = 1) {
+  const circuit = { rejected: [], failures, probeAt, since, outcome: "answered", status: 500 };
   return { circuits: { "lead.created": circuit }, failingSince: since, failures };
 }
 
@@ -260,7 +261,7 @@ export async function postOf(
     firstAt: null,
     dueAt: now,
   };
-  const [claimed] = sender.prepare([row], target, now);
+  const [claimed] = sender.prepare([row], target);
   return [claimed as PreparedDelivery, target, now];
 }
 
@@ -298,9 +299,13 @@ export async function dispatchAt(
   const own = queueOf(row ?? INITIAL_STATE);
   const connections = Math.floor(CONCURRENCY_MAX / subscriptionIds.length);
   const wakeUps = await Promise.all(
-    subscriptionIds.map((id) =>
-      deliver(openDatabase(client), id, queue ?? own, portsAt(now, attempt), connections),
-    ),
+    subscriptionIds.map(async (id) => {
+      const database = openDatabase(client);
+      const ports = portsAt(now, attempt);
+      const wakeUp = await deliver(database, id, queue ?? own, ports, connections);
+      if (wakeUp) await noteMessage(database, wakeUp, ports.now());
+      return wakeUp;
+    }),
   );
   return wakeUps.filter((wakeUp) => wakeUp !== null);
 }
@@ -391,7 +396,7 @@ export async function allowProbes(subscriptionId: string): Promise<void> {
   const { circuits } = await subscriptionRow(subscriptionId);
   const passed = Object.entries(circuits).map(([type, circuit]) => [
     type,
-    { ...circuit, openUntil: Math.min(circuit.openUntil, 1) },
+    { ...circuit, probeAt: Math.min(circuit.probeAt, 1) },
   ]);
   await setSubscription(subscriptionId, { circuits: Object.fromEntries(passed) });
 }

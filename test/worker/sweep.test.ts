@@ -94,9 +94,9 @@ describe("the sweep", () => {
   test("wakes a delivery a minute after its circuit lets it be tried again, and no sooner", async () => {
     const { id } = await owed(1, NOW - 10 * MINUTE_MS);
     await dispatchAt(NOW, [id], answered(503));
-    const openUntil = NOW + 1_000;
-    expect(await wokenAt(openUntil + MINUTE_MS - 1, id)).toEqual([]);
-    expect(await wokenAt(openUntil + MINUTE_MS, id)).toEqual(["fast"]);
+    const probeAt = NOW + 1_000;
+    expect(await wokenAt(probeAt + MINUTE_MS - 1, id)).toEqual([]);
+    expect(await wokenAt(probeAt + MINUTE_MS, id)).toEqual(["fast"]);
   });
 
   test("wakes a resend a minute after it is due, though its circuit is open for longer", async () => {

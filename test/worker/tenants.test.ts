@@ -65,8 +65,8 @@ async function openTenant(startsAt: number, webhooks = WEBHOOKS) {
   const webhookId = ids.find((id) => id.startsWith("whk_")) as string;
   const events = await storeEvents(workspaceId, webhookId, THEIRS, startsAt, "pending");
   await WORKSPACE_DB.prepare(
-    `UPDATE subscriptions SET has_to_end = 1, cancel_epoch = cancel_epoch + 1,
-      cancelled_before = json_object('lead.created', cancel_epoch + 1) WHERE id = ?`,
+    `UPDATE subscriptions SET has_to_end = 1, epoch = epoch + 1,
+      cancelled_before = json_object('lead.created', epoch + 1) WHERE id = ?`,
   )
     .bind(webhookId)
     .run();

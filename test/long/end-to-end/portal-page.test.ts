@@ -162,7 +162,7 @@ const REFLOW_WIDTH = 320;
 
 /** A circuit that lets nothing through for hours. */
 const OPEN_CIRCUIT = {
-  ...{ rejected: [], failures: 3, since: Date.now(), openUntil: Date.now() + 5 * HOUR_MS },
+  ...{ rejected: [], failures: 3, since: Date.now(), probeAt: Date.now() + 5 * HOUR_MS },
   ...{ outcome: "answered", status: 500 },
 };
 

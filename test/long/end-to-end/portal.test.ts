@@ -273,7 +273,7 @@ test("a delivery that waits says until when and why", async () => {
     const hours = Date.now() + 5 * 3_600_000;
     await DB.batch([
       DB.prepare(
-        "UPDATE subscriptions SET circuits = json_set(circuits, '$.\"lead.created\".openUntil', ?) WHERE id = ?",
+        "UPDATE subscriptions SET circuits = json_set(circuits, '$.\"lead.created\".probeAt', ?) WHERE id = ?",
       ).bind(hours, id),
       DB.prepare("UPDATE deliveries SET due_at = ? WHERE subscription_id = ?").bind(hours, id),
     ]);
@@ -719,8 +719,8 @@ test("what the list shows is resent, with its filters, and its number is said be
 
 /** Opens the circuit of new leads, so that nothing is sent but what is resent by itself. */
 const openCircuit = (id: string) => {
-  const openUntil = Date.now() + 5 * HOUR_MS;
-  const circuit = { rejected: [], failures: 3, openUntil, since: Date.now(), outcome: "timed_out" };
+  const probeAt = Date.now() + 5 * HOUR_MS;
+  const circuit = { rejected: [], failures: 3, probeAt, since: Date.now(), outcome: "timed_out" };
   return DB.prepare("UPDATE subscriptions SET circuits = ?, failing_since = ? WHERE id = ?")
     .bind(JSON.stringify({ "lead.created": { ...circuit, status: null } }), Date.now(), id)
     .run();

@@ -109,8 +109,8 @@ export function checkRequest(
   const { now } = world;
   checkSignature(store, request);
   if (now - world.skewedAt < LEASE_UNRELIABLE_MS) return;
-  const [row] = store.rows<{ state: string; openUntil: number | null }>(
-    `SELECT d.state, s.circuits -> ? ->> 'openUntil' AS openUntil
+  const [row] = store.rows<{ state: string; probeAt: number | null }>(
+    `SELECT d.state, s.circuits -> ? ->> 'probeAt' AS probeAt
       FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
       WHERE event_id = ? AND subscription_id = ?`,
     ...[type, eventId, subscriptionId],
@@ -127,10 +127,10 @@ export function checkRequest(
     throw new Violation(`two processes send to ${subscriptionId} at once`);
   if (others.length + 1 > Math.min(CONCURRENCY_MAX, earned))
     throw new Violation(`${subscriptionId} has ${others.length + 1} requests under way at once`);
-  if ((row.openUntil ?? 0) > 0 && byHand !== "resend") {
+  if ((row.probeAt ?? 0) > 0 && byHand !== "resend") {
     if (others.some((one) => one.type === type && one.byHand !== "resend"))
       throw new Violation(`the ${type} of ${subscriptionId} are probed twice at once`);
-    const earlyMs = (row.openUntil as number) - isolate.run(Date.now);
+    const earlyMs = (row.probeAt as number) - isolate.run(Date.now);
     if (earlyMs > 0)
       throw new Violation(`the ${type} of ${subscriptionId} are probed ${earlyMs} ms too early`);
   }
@@ -187,7 +187,7 @@ export function checkNotLeftBehind(store: Store, sent: readonly Sent[]): void {
 }
 
 /** SQL expression: when a delivery `d` of a subscription `s` may be sent. A circuit holds all but what was resent. */
-export const SENDABLE_AT = `max(d.due_at, iif(d.priority = 0, 0, coalesce(s.circuits -> d.type ->> 'openUntil', 0)))`;
+export const SENDABLE_AT = `max(d.due_at, iif(d.priority = 0, 0, coalesce(s.circuits -> d.type ->> 'probeAt', 0)))`;
 
 /** At the end: everything is settled as it should be, and nothing was invented or lost. */
 export async function checkEnd(store: Store, keys: string, sent: readonly Sent[]): Promise<void> {

@@ -69,7 +69,7 @@ interface Circuit {
   rejected: Delivery[];
   failures: number;
   /** 0 while it is closed. */
-  openUntil: number;
+  probeAt: number;
 }
 
 interface Attempt {
@@ -83,7 +83,7 @@ interface Attempt {
 }
 
 function isOpen(circuit: Circuit | undefined): boolean {
-  return circuit !== undefined && circuit.openUntil > 0;
+  return circuit !== undefined && circuit.probeAt > 0;
 }
 
 function simulateModel(scenario: Scenario, seed: number): Result {
@@ -143,7 +143,7 @@ function simulateModel(scenario: Scenario, seed: number): Result {
       if (!isOpen(circuit)) claimed.push(...ready);
       else {
         claimed.push(...ready.filter(({ priority }) => priority === PRIORITY.resend));
-        const isDue = (circuit?.openUntil ?? 0) <= clock;
+        const isDue = (circuit?.probeAt ?? 0) <= clock;
         const probe = isDue ? chooseProbe(ready) : undefined;
         if (probe) claimed.push(probe);
       }
@@ -203,7 +203,7 @@ function simulateModel(scenario: Scenario, seed: number): Result {
   function settle(attempt: Attempt): void {
     const { delivery, startedClosed, response, retryAfter, startedAt, endedAt } = attempt;
     const { type } = delivery.event;
-    const circuit = circuits.get(type) ?? { rejected: [], failures: 0, openUntil: 0 };
+    const circuit = circuits.get(type) ?? { rejected: [], failures: 0, probeAt: 0 };
     circuits.set(type, circuit);
     const wasOpen = isOpen(circuit);
     // It started before the circuit opened, so it shows nothing of the endpoint since then.
@@ -232,11 +232,11 @@ function simulateModel(scenario: Scenario, seed: number): Result {
       failing.events.add(delivery.event);
       if (isFirst && !wasOpen && !isOutage) circuit.rejected.push(delivery);
       const opens = isOutage || circuit.rejected.length >= CIRCUIT_OPENS_AFTER_EVENTS;
-      if (isOld) circuit.openUntil = Math.max(circuit.openUntil, askedUntil);
+      if (isOld) circuit.probeAt = Math.max(circuit.probeAt, askedUntil);
       else if (wasOpen || opens) {
         const steps = isOutage ? CIRCUIT_OUTAGE_SECONDS : CIRCUIT_REJECTED_SECONDS;
         const seconds = steps[Math.min(circuit.failures++, steps.length - 1)] as number;
-        circuit.openUntil = Math.max(endedAt + seconds, askedUntil);
+        circuit.probeAt = Math.max(endedAt + seconds, askedUntil);
       }
     }
     const isExhausted = endedAt - delivery.firstAt >= TRIED_FOR_MAX_MS / 1000;
@@ -257,8 +257,8 @@ function simulateModel(scenario: Scenario, seed: number): Result {
   function nextAt(clock: number): number {
     let wait = Infinity;
     for (const { event, dueAt, priority } of pending) {
-      const { openUntil = 0 } = circuits.get(event.type) ?? {};
-      const at = priority === PRIORITY.resend ? dueAt : Math.max(dueAt, openUntil);
+      const { probeAt = 0 } = circuits.get(event.type) ?? {};
+      const at = priority === PRIORITY.resend ? dueAt : Math.max(dueAt, probeAt);
       wait = Math.min(wait, Math.max(1, Math.ceil(at - clock)));
     }
     const at = Math.min(now + wait, nextEventAt());

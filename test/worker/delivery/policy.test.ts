@@ -72,7 +72,7 @@ function outcomeOf(
 function stateAfter(results: AttemptResult[], from: SendingState = INITIAL_STATE): SendingState {
   return results.reduce(
     (state, result) =>
-      outcomeOf(state, result, { at: Math.max(NOW, state.circuits[LEAD]?.openUntil ?? 0) }).state,
+      outcomeOf(state, result, { at: Math.max(NOW, state.circuits[LEAD]?.probeAt ?? 0) }).state,
     from,
   );
 }
@@ -82,10 +82,10 @@ const times = <T>(count: number, value: T): T[] => Array.from({ length: count },
 /** How long the circuit of leads is open after the last of these attempts, in seconds; 0 if it is closed. */
 function secondsOpen(results: AttemptResult[]): number {
   const before = stateAfter(results.slice(0, -1));
-  const at = Math.max(NOW, before.circuits[LEAD]?.openUntil ?? 0);
+  const at = Math.max(NOW, before.circuits[LEAD]?.probeAt ?? 0);
   const { state } = outcomeOf(before, results.at(-1) as AttemptResult, { at });
-  const { openUntil = 0 } = state.circuits[LEAD] ?? {};
-  return openUntil === 0 ? 0 : (openUntil - at - 20) / 1000;
+  const { probeAt = 0 } = state.circuits[LEAD] ?? {};
+  return probeAt === 0 ? 0 : (probeAt - at - 20) / 1000;
 }
 
 const OPEN_BY_REJECTIONS = stateAfter(times(CIRCUIT_OPENS_AFTER_EVENTS, REJECTED));
@@ -240,14 +240,14 @@ describe("the circuit of an event type", () => {
   });
 
   test("is neither closed nor lengthened by an attempt that started before it opened", () => {
-    const { openUntil } = OPEN_BY_OUTAGE.circuits[LEAD] ?? {};
+    const { probeAt } = OPEN_BY_OUTAGE.circuits[LEAD] ?? {};
     const early = (result: AttemptResult) =>
       outcomeOf(OPEN_BY_OUTAGE, result, { startedClosed: true });
     expect(early(OK).state).toMatchObject({ circuits: OPEN_BY_OUTAGE.circuits, failures: 0 });
     expect(early(OK).dueNow).toEqual([]);
-    expect(early(BUSY).state.circuits[LEAD]).toMatchObject({ openUntil, failures: 1 });
+    expect(early(BUSY).state.circuits[LEAD]).toMatchObject({ probeAt, failures: 1 });
     expect(early(answered(503, 900)).state.circuits[LEAD]).toMatchObject({
-      openUntil: NOW + 20 + 900_000,
+      probeAt: NOW + 20 + 900_000,
       failures: 1,
     });
   });
@@ -261,7 +261,7 @@ describe("the circuit of an event type", () => {
     const of = retried({ stepsUsed: 3 });
     const { state, delivery } = outcomeOf(INITIAL_STATE, { kind: "not_attempted" }, { of });
     expect(state.circuits[LEAD]).toMatchObject({
-      openUntil: NOW + 20 + NOT_ATTEMPTED_OPEN_MS,
+      probeAt: NOW + 20 + NOT_ATTEMPTED_OPEN_MS,
       outcome: null,
     });
     expect(state).toMatchObject({ failures: 0, failingSince: null });

@@ -30,9 +30,9 @@ function wakes(queue: QueueName, count: number): WakeUp[] {
 }
 
 describe("the consumer is woken", () => {
-  test("once per subscription, in its queue, which the message names, whatever the queue is called", async () => {
+  test("in the queue of the subscription, which the message names, whatever the queue is called", async () => {
     const deployment = isolated();
-    const mixed = [...wakes("fast", 2), ...wakes("fast", 1), ...wakes("slow", 3)];
+    const mixed = [...wakes("fast", 2), ...wakes("slow", 3)];
     expect(await sendWakeUps(deployment.env, "DB", mixed)).toBe(true);
     const sent = (wakeUps: WakeUp[]) => wakeUps.map((wake) => ({ ...wake, delaySeconds: 0 }));
     expect(deployment.fast).toEqual(sent(wakes("fast", 2)));

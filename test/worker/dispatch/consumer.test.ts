@@ -21,6 +21,7 @@ import {
   observedDatabase,
   owed,
   owedToMany,
+  REFUSING_QUEUE,
   receivedBy,
   setSubscription,
   statesOf,
@@ -133,7 +134,7 @@ describe("the next wake-up of a subscription", () => {
   const idle: WakeUpFacts = {
     subscriptionId: "sub",
     slow: false,
-    hasToEnd: false,
+    mustEnd: false,
     maySend: true,
     leasedElsewhere: false,
     nextSendAt: null,
@@ -167,7 +168,7 @@ describe("the next wake-up of a subscription", () => {
       { ...AT_ONCE, wakeAt: NOW + 1_000 },
     ],
     ["that may not be sent to: none", { nextSendAt: NOW, maySend: false }, null],
-    ["with more to end: at once", { hasToEnd: true, maySend: false }, AT_ONCE],
+    ["with more to end: at once", { mustEnd: true, maySend: false }, AT_ONCE],
     ["that another dispatch leases: none", { nextSendAt: NOW, leasedElsewhere: true }, null],
   ])("%s", (_, found, expected) => {
     expect(nextWakeUp({ ...idle, ...found }, NOW)).toEqual(expected);
@@ -191,8 +192,17 @@ describe("a batch", () => {
     expect(deployment.fast.at(-1)).toMatchObject({ subscriptionId: id, delaySeconds: 10 });
   });
 
-  test("for six subscriptions gives each one connection, and leaves the rest to another invocation", async () => {
-    const ids = await owedToMany(8, 3, Date.now() - 1);
+  test("expects the message that it sends, unless the queue refuses it", async () => {
+    const { id } = await owed(1, Date.now() + 60_000);
+    await consumeFor([id], isolated({ DELIVERIES: REFUSING_QUEUE }).env);
+    expect(await subscriptionRow(id)).toMatchObject({ nextMessageAt: 0 });
+    await consumeFor([id], isolated().env);
+    const { dueAt } = await deliveryTo(id);
+    expect(await subscriptionRow(id)).toMatchObject({ nextMessageAt: dueAt });
+  });
+
+  test("for six subscriptions gives each one connection", async () => {
+    const ids = await owedToMany(6, 3, Date.now() - 1);
     for (const id of ids) await setSubscription(id, { concurrency: 6 });
     const open = new Map<string, number>();
     const most: number[] = [];
@@ -203,11 +213,10 @@ describe("a batch", () => {
       open.set(subscriptionId, (open.get(subscriptionId) ?? 0) - 1);
       return answered(200);
     };
-    const { explicitAcks, retryMessages } = await consumeFor(ids, isolated().env, attempt);
+    const { explicitAcks } = await consumeFor(ids, isolated().env, attempt);
     expect(Math.max(...most)).toBe(1);
     expect(open.size).toBe(6);
     expect(explicitAcks).toHaveLength(6);
-    expect(retryMessages).toHaveLength(2);
   });
 
   test.each(["fast", "slow"] as const)(

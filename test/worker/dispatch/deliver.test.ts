@@ -168,7 +168,7 @@ describe("a dispatch", () => {
     "neither sends nor ends anything while its workspace is %s",
     async (writeLock) => {
       const { id, workspaceId } = await owed(1, NOW);
-      await setSubscription(id, { hasToEnd: true, cancelEpoch: 1 });
+      await setSubscription(id, { hasToEnd: true, epoch: 1 });
       await db.update(workspaces).set({ writeLock }).where(eq(workspaces.id, workspaceId));
       const { posts, attempt } = subscriber();
       expect(await dispatchAt(NOW, [id], attempt)).toEqual([]);
@@ -249,7 +249,7 @@ describe("a dispatch", () => {
       })),
     );
     const cancelledBefore = { "lead.created": 1 };
-    await setSubscription(id, { hasToEnd: true, cancelEpoch: 1, cancelledBefore });
+    await setSubscription(id, { hasToEnd: true, epoch: 1, cancelledBefore });
     const { DB, trips } = observedDatabase();
     const wakeUps = await dispatchOn(DB, NOW, [id], OK);
     expect(trips).toHaveLength(DISPATCH_TRANSACTIONS_MAX);

@@ -460,6 +460,21 @@ describe("a subscription is disabled", () => {
     expect(await subscriptionRow(id)).toMatchObject({ disabledByFailures: false });
   });
 
+  test("not by failures from before it was enabled, if its pending deliveries were cancelled meanwhile", async () => {
+    const { id } = await owed(15, T0);
+    await setSubscription(id, failingSince(T0, 12));
+    await commit(db, disableSubscription(id, END));
+    const { DB } = observedDatabase({
+      before: async (trip) => {
+        if (trip === 3) await commit(db, { enabled: enableSubscription(id) });
+      },
+    });
+    await dispatchOn(DB, END, [id], BUSY);
+    expect(await statesOf(id)).toEqual({ cancelled: 15 });
+    const healthy = { disabledAt: null, failures: 0, failingSince: null, circuits: {} };
+    expect(await subscriptionRow(id)).toMatchObject(healthy);
+  });
+
   test("not by a request from before it was enabled again, even if the reply is lost", async () => {
     const { id } = await owed(15, T0);
     await failAt(id, hourly(2));

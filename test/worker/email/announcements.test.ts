@@ -220,7 +220,7 @@ describe("administrators are notified that an event type is rejected", () => {
   const circuit = (since: number, status: number) => ({
     rejected: [],
     failures: 1,
-    openUntil: since,
+    probeAt: since,
     since,
     outcome: "answered",
     status,

@@ -17,7 +17,7 @@ const SUCCESS = { at: NOW - HOUR_MS, outcome: "answered", status: 204, durationM
 const REJECTION = {
   rejected: [],
   failures: 1,
-  openUntil: NOW,
+  probeAt: NOW,
   since: NOW - TELL_AFTER_MS,
   outcome: "answered",
   status: 422,

@@ -49,7 +49,7 @@ import { storeEvents } from "../../support/stored-events.ts";
 const TODAY = Date.UTC(2026, 10, 21);
 /** A subscription whose pending deliveries were cancelled, and whose rows still say otherwise. */
 const CANCELLING: Parameters<typeof setSubscription>[1] = {
-  cancelEpoch: 1,
+  epoch: 1,
   cancelledBefore: { "lead.created": 1 },
   hasToEnd: true,
 };

@@ -71,8 +71,8 @@ async function withEverything() {
   await Platform.redeliver({ webhookId: failing.id, since: isoTime(Date.now() - HOUR_MS) });
   // Leased, or its row would go with its pending deliveries.
   await WORKSPACE_DB.prepare(
-    `UPDATE subscriptions SET deleted_at = 1, has_to_end = 1, cancel_epoch = cancel_epoch + 1,
-      cancelled_before = json_object('lead.created', cancel_epoch + 1),
+    `UPDATE subscriptions SET deleted_at = 1, has_to_end = 1, epoch = epoch + 1,
+      cancelled_before = json_object('lead.created', epoch + 1),
       leased_by = 'test', leased_until = 9e12 WHERE id = ?`,
   )
     .bind(deleted.id)

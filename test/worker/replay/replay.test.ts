@@ -457,7 +457,7 @@ describe("what a subscription did not get", () => {
       disabledAt: NOW,
       failingSince: NOW,
       hasToEnd: true,
-      cancelEpoch: 1,
+      epoch: 1,
       cancelledBefore: { "lead.created": 1 },
     });
     expect(await found(50)).toBe(isoTime(T0 - HOUR_MS));
