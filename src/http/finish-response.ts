@@ -132,6 +132,8 @@ export const handleError: ErrorHandler<AppEnv> = (thrown, c) => {
 };
 
 function toResponse(error: ApiError, c: Context<AppEnv>): Response {
+  // A refusal may come after the response to another error (`readEarly`), whose headers Hono would add to this one.
+  if (c.finalized) c.res = undefined;
   const { retry_after_seconds: seconds } = error.details;
   const headers: Record<string, string> = { Link: `<${helpFor(error.code)}>; rel="help"` };
   if (seconds !== undefined) headers["Retry-After"] = String(seconds);

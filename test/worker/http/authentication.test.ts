@@ -81,6 +81,20 @@ describe("a key", () => {
     expect(await openApi(second.apiKey).get("/v1/leads")).toEqual(SERVED);
   });
 
+  test.each(["/v1/nowhere", "/v1/leads?limit=0"])(
+    "that was revoked gets the whole 401 of a missing key, even if its route has failed first: %s",
+    async (path) => {
+      const { keyId, api } = await openWorkspace();
+      // This isolate then knows the key, so the next read does not wait for the gate.
+      expect(await api.get("/v1/leads")).toEqual(SERVED);
+      await Platform.revokeApiKey({ keyId });
+      const [revoked, missing] = [await api.get(path), await send(path)];
+      expect(revoked).toEqual(REFUSED);
+      expect(withoutRateLimit(revoked)).toEqual(withoutRateLimit(missing));
+      expect(rateLimitOf(revoked)).toEqual(rateLimitOf(missing));
+    },
+  );
+
   test.each([
     ["quota", 429, 200],
     ["access", 403, 403],
