@@ -9,6 +9,7 @@ import type { AddressName } from "../rate-limit/address-gate.ts";
 import { callObject } from "../rate-limit/call.ts";
 import {
   failingAddresses,
+  type KnownKey,
   knownKeys,
   REFUSING_MS,
   recentRefusals,
@@ -31,7 +32,7 @@ import type { AppEnv } from "./context.ts";
  * 2. The key's gate admits it.
  * 3. The route handles it. Its transactions fail if the key was revoked, or access has ended, in the meantime.
  *
- * A read takes one network hop less if this isolate has cached the workspace of its key: see `handleRead`.
+ * A read takes one network hop less if this isolate has cached the workspace of its key (`handleRead`).
  *
  * @throws ApiError `invalid_api_key`, `workspace_access_denied` or `rate_limited`, in this order. An IP address that has
  *   failed too often gets `rate_limited` instead of `invalid_api_key`.
@@ -39,35 +40,50 @@ import type { AppEnv } from "./context.ts";
 export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   const keyHash = await identifyKey(c);
   if (c.req.method === "GET" || c.req.method === "HEAD") return handleRead(c, next, keyHash);
+  // The route reads it again, and responds to its error, such as 413 or 415, which comes after a refusal.
   if (takesBody(c)) await readBody(c).catch(() => {});
   const database = await admit(c, keyHash);
   const guard = guardWrites(c.get("workspaceId"), { keyId: c.get("keyId") });
+  c.set("database", database);
   c.set("db", openNamed(c.env, database, guard));
   await next();
 });
 
 /**
- * Handles a read. If this isolate has cached the workspace of the key, the route reads at once, while the key's gate
- * decides. The result is dropped if the gate refuses the request, and read again if the gate names another database,
- * because the workspace has moved. No more reads begin early than the window of the key has left. Otherwise, a flood
- * would read as often as it asks, although its requests are refused.
+ * Handles a read. If this isolate has cached the workspace of the key, the route reads before the key's gate has
+ * decided. No more reads begin early than the window of the key has left. Otherwise, a flood would read as often as it
+ * asks, although its requests are refused.
  */
 async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
-  const cached = knownKeys.get(keyHash);
-  const known = cached && cached.remaining > 0 ? cached : undefined;
-  if (known) known.remaining--;
-  const admission = admit(c, keyHash);
-  if (known) c.set("workspaceId", known.workspaceId);
-  // Otherwise the gate decides first.
-  else await admission;
+  const known = knownKeys.get(keyHash);
+  if (known && known.remaining > 0) {
+    known.remaining--;
+    return readEarly(c, next, known, admit(c, keyHash));
+  }
+  const database = await admit(c, keyHash);
+  c.set("read", (work) => work(openNamed(c.env, database)));
+  return next();
+}
+
+/**
+ * Handles a read while the key's gate decides. The result is dropped if the gate refuses the request, and read again if
+ * the gate names another database, because the workspace has moved.
+ */
+async function readEarly(
+  c: Context<AppEnv>,
+  next: Next,
+  known: KnownKey,
+  admission: Promise<string>,
+): Promise<void> {
   // A refusal is thrown below.
   admission.catch(() => {});
+  c.set("workspaceId", known.workspaceId);
   c.set("read", async (work) => {
-    const early = known && work(openNamed(c.env, known.database));
+    const early = work(openNamed(c.env, known.database));
     // A failure only matters once the request is admitted.
-    early?.catch(() => {});
+    early.catch(() => {});
     const database = await admission;
-    return early && database === known.database ? early : work(openNamed(c.env, database));
+    return database === known.database ? early : work(openNamed(c.env, database));
   });
   // Hono passes an error of the route to `handleError`, and sets `c.error`, so `next` does not reject.
   await next();
@@ -121,14 +137,14 @@ export async function admit(c: Context<AppEnv>, keyHash: string): Promise<string
   setIdentity(c, result);
   if (result.verdict === "admitted") {
     const { database, workspaceId, rateLimit } = result;
-    c.set("database", database);
     knownKeys.set(keyHash, { workspaceId, database, remaining: rateLimit.remaining });
     return database;
   }
   const { verdict, keyId, workspaceId, rateLimit, expiresAt } = result;
   const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
-  // It is repeated only if the window is used up (`repeatRefusal`).
-  recentRefusals.set(keyHash, refusal, calledAt, expiresAt ?? undefined);
+  // While the window has requests left, the gate must count each one, even without access.
+  if (rateLimit.remaining === 0)
+    recentRefusals.set(keyHash, refusal, calledAt, expiresAt ?? undefined);
   knownKeys.delete(keyHash);
   throw toError(refusal);
 }
@@ -172,7 +188,6 @@ export function parseBearer(header: string | undefined): string | null {
  */
 export async function failedAuthentication(c: Context<AppEnv>): Promise<ApiError> {
   const { network, block } = addressOf(c);
-  await noteAddress(c);
   const calledAt = Date.now();
   const recent = [network, block].map((name) => failingAddresses.repeatRefusal(name, calledAt));
   const known = recent.find((refusal) => refusal !== null);
@@ -218,7 +233,6 @@ export function addressWindow(c: Context<AppEnv>): RateLimit {
  * always has the same one, until `API_KEY_CHECKSUM_KEYS` is rotated. It cannot be reversed without that secret.
  */
 export async function noteAddress(c: Context<AppEnv>): Promise<void> {
-  if (c.get("address")) return;
   const bytes = await mac(c.env.API_KEY_CHECKSUM_KEYS, `address ${addressOf(c).block}`);
   c.set("address", toHex(new Uint8Array(bytes.buffer, 0, 8)));
 }

@@ -34,10 +34,10 @@ export interface AppEnv {
     /** The pseudonym of the IP address in the log, for a request that must authenticate. */
     address: string | undefined;
     workspaceId: string;
-    /** The name of the database that the workspace lives in. */
-    database: string;
-    /** The database of a write, or of a request of the portal. */
+    /** The workspace's database, for a write or a request of the portal. */
     db: Database;
+    /** The name of `db`. */
+    database: string;
     /** Reads from the workspace's database for a `GET`, which may not be admitted yet (`handleRead`). */
     read: <T>(work: (db: Database) => Promise<T>) => Promise<T>;
   };

@@ -12,7 +12,11 @@ export interface KnownKey {
   workspaceId: string;
   /** The name of the workspace's database when the key was last admitted. */
   database: string;
-  /** The requests that its window has left for reads that begin before their gate has decided. */
+  /**
+   * The requests that its window has left for reads that begin before their gate has decided. Each admission sets it to
+   * the count of the gate, which has not seen the reads that began since. So parallel reads may begin early up to about
+   * twice as often as the window admits.
+   */
   remaining: number;
 }
 
@@ -41,8 +45,8 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
   }
 
   /**
-   * Repeats a refusal whose window is used up, with the window as of `now`. Returns null if the gate must be called. It
-   * must be if the window has requests left, because then the gate counts each request, even one without access.
+   * Repeats a refusal whose window is used up, with the window as of `now`. Returns null if the gate must be called,
+   * because none is cached, or the window has something left.
    */
   repeatRefusal(name: string, now: number): Result | null {
     const known = this.#known.get(name);
