@@ -13,7 +13,8 @@ import {
 } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
-import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../db/databases.ts";
+import { DIRECTORY, databaseNames, openDirectory } from "../db/databases.ts";
+import { DatabaseTimeout } from "../db/errors.ts";
 import { sendWakeUps } from "../delivery/wake.ts";
 import { Name } from "../primitives/text.ts";
 import { invalidateKey } from "../rate-limit/invalidate-key.ts";
@@ -81,18 +82,25 @@ export const createWorkspace = operation({
   },
 });
 
-/** Finds the smallest database that responds and is not closed; if there is none, the database of the directory. */
+/**
+ * Finds the smallest open database that responds.
+ *
+ * @throws DatabaseTimeout if there is none. A closed one does not take its place, because it may be in a jurisdiction
+ *   that the service has left.
+ */
 async function findSmallest(env: Env): Promise<Placement> {
-  if (hasOneDatabase(env)) return placementIn(env, DIRECTORY);
   const closed: string[] = env.DATABASES_CLOSED.split(",").map((name) => name.trim());
   const open = databaseNames(env).filter((name) => !closed.includes(name));
+  const [only, ...others] = open;
+  if (only !== undefined && others.length === 0) return placementIn(env, only);
   const sizes = open.map(async (database) => {
     const bytes = await queryIfReachable(env, database, findSize);
     return bytes === null ? [] : { database, bytes };
   });
   const known = (await Promise.all(sizes)).flat();
   const [smallest] = known.sort((a, b) => a.bytes - b.bytes);
-  return placementIn(env, smallest?.database ?? DIRECTORY);
+  if (!smallest) throw new DatabaseTimeout("no open database responds: try again");
+  return placementIn(env, smallest.database);
 }
 
 export const readWorkspace = operation({

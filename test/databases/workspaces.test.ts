@@ -2,7 +2,7 @@ import { exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { SUBSCRIPTIONS_MAX } from "../../src/contract/limits.ts";
 import { isoTime } from "../../src/contract/time.ts";
-import { errorOf, pagesOf } from "../support/api.ts";
+import { deployedAs, errorOf, pagesOf, send } from "../support/api.ts";
 import {
   type DatabaseName,
   databaseOf,
@@ -77,6 +77,30 @@ describe("a new workspace", () => {
     const named = await platform.createWorkspace({ name: "Agence", database: "DB_2" });
     expect(await placementOf(named.workspaceId)).toBe("DB_2");
   });
+
+  test.each(["DB", "DB, DB_3"])(
+    "is not created in a closed database if no open one responds, and the call may be repeated: %s",
+    async (closed) => {
+      const [second, third] = [unreachableDatabase("rejects"), unreachableDatabase("rejects")];
+      const away = deploymentWith({ DB_2: second, DB_3: third });
+      const key = btoa("p".repeat(32));
+      const create = (name: string, DATABASES_CLOSED: string) =>
+        send(
+          "/platform/createWorkspace",
+          {
+            method: "POST",
+            headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
+            body: JSON.stringify({ name }),
+          },
+          deployedAs({ ...away, DATABASES_CLOSED, PLATFORM_KEYS: `crm:${key}` } as Env),
+        );
+      const { status, headers } = await create(`Agence sans ${closed}`, closed);
+      expect([status, headers["retry-after"]]).toEqual([500, "5"]);
+      expect(await tablesWith("DB", `Agence sans ${closed}`)).toEqual([]);
+      expect((await create(`Agence avec ${closed}`, "DB_3")).status).toBe(200);
+      expect(await tablesWith("DB", `Agence avec ${closed}`)).toEqual(["workspaces"]);
+    },
+  );
 
   test.each(WAYS)(
     "is not placed in a database that is unreachable, and lists show the others: it %s",
