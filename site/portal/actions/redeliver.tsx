@@ -28,7 +28,7 @@ function toRange(ids: readonly string[], wanted: RedeliveryRange, onBegun = () =
   };
 }
 
-/** Resends the events of a period. */
+/** Replays the events of a period. */
 export function RedeliverDialog({ webhook, onClose }: AboutWebhook) {
   const [isIncomplete, setIncomplete] = useState(false);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
@@ -71,7 +71,7 @@ export function RedeliverDialog({ webhook, onClose }: AboutWebhook) {
 }
 
 /** Returns the states of a list's deliveries that can be sent again. What is new is sent anyway. */
-export function resendable(state: string | null): string[] {
+export function replayable(state: string | null): string[] {
   if (state === "waiting") return ["retrying"];
   return ["retrying", "exhausted", "cancelled", "delivered"].filter(
     (one) => state === null || one === state,
@@ -111,8 +111,8 @@ interface ShownProps {
   onClose(): void;
 }
 
-/** Resends the events that a list shows. */
-export function ResendShownDialog({ webhookIds, onBegun, onClose, ...props }: ShownProps) {
+/** Replays the events that a list shows. */
+export function ReplayShownDialog({ webhookIds, onBegun, onClose, ...props }: ShownProps) {
   // The events when the dialog was opened, because the page behind it goes on refreshing.
   const [wanted] = useState(props.wanted);
   return (

@@ -3,7 +3,7 @@ import { PAGE_LIMIT } from "../../../src/contract/limits.ts";
 import { DAY_MS } from "../../../src/contract/time.ts";
 import type { WebhookDetails } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
-import { ResendShownDialog, resendable } from "../actions/redeliver.tsx";
+import { ReplayShownDialog, replayable } from "../actions/redeliver.tsx";
 import { listDeliveries } from "../api.ts";
 import { filtersOf, foundBy, isNarrowed, periodOf, rangeOf, toApiQuery } from "../filters.ts";
 import { useDeliveries } from "../look-through.ts";
@@ -86,7 +86,7 @@ function List({ webhook, query, eventId, workspace }: Props) {
   return (
     <>
       {!isLooking && <LoadState loaded={search} />}
-      {!isEmpty && <ResendShown webhook={webhook} query={query} />}
+      {!isEmpty && <ReplayShown webhook={webhook} query={query} />}
       {/* It stays when the list becomes empty, because it also has what was resent. */}
       <DeliveryRows
         webhook={webhook}
@@ -122,8 +122,8 @@ function periodToSearch(webhook: WebhookDetails, query: URLSearchParams, workspa
 }
 
 /** Offers to send the listed events again, unless it is a single one, which has its own button. */
-function ResendShown({ webhook, query }: { webhook: WebhookDetails; query: URLSearchParams }) {
-  const states = resendable(query.get("state"));
+function ReplayShown({ webhook, query }: { webhook: WebhookDetails; query: URLSearchParams }) {
+  const states = replayable(query.get("state"));
   // A found delivery has a button in its row.
   const isFound = foundBy(query) !== "";
   if (isReadOnly() || webhook.state === "disabled" || isFound || states.length === 0) return null;
@@ -131,7 +131,7 @@ function ResendShown({ webhook, query }: { webhook: WebhookDetails; query: URLSe
     <p class="list-action">
       <DialogButton class="quiet" label={t.sendAgain.shown.button}>
         {(onClose) => (
-          <ResendShownDialog
+          <ReplayShownDialog
             webhookIds={[webhook.webhookId]}
             wanted={rangeOf(query, states)}
             onClose={onClose}

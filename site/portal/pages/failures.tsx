@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { DAY_MS } from "../../../src/contract/time.ts";
 import type { FailureView, WebhookView } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
-import { ResendShownDialog } from "../actions/redeliver.tsx";
+import { ReplayShownDialog } from "../actions/redeliver.tsx";
 import { countFailures, listFailures, listWebhooks } from "../api.ts";
 import { filtersOf, foundBy, isNarrowed, periodOf, rangeOf, toApiQuery } from "../filters.ts";
 import { formatMoment, formatOutcome } from "../format.ts";
@@ -86,7 +86,7 @@ function Counts({ query, webhooks }: CountsProps) {
         {!isReadOnly() && retrying + exhausted > 0 && ids.length > 0 && (
           <DialogButton class="quiet" label={t.sendAgain.shown.button}>
             {(onClose) => (
-              <ResendShownDialog
+              <ReplayShownDialog
                 webhookIds={ids}
                 wanted={rangeOf(query, states)}
                 onBegun={() => setBegun(ids)}

@@ -434,12 +434,12 @@ export const en = {
     period: (since: string, until: string | null) =>
       until === null ? `Since ${since}` : `${since} to ${until}`,
     shown: {
-      button: "Resend these…",
-      title: "Resend the deliveries of this list",
-      submit: "Resend",
-      submitCount: (n: number) => `Resend ${count(n, "delivery", "deliveries")}`,
+      button: "Replay these…",
+      title: "Replay the deliveries of this list",
+      submit: "Replay",
+      submitCount: (n: number) => `Replay ${count(n, "delivery", "deliveries")}`,
     },
-    nothing: "There is nothing to resend.",
+    nothing: "There is nothing to replay.",
   },
 
   replays: {

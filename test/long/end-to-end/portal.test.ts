@@ -704,15 +704,15 @@ test("what the list shows is resent, with its filters, and its number is said be
   // All that is shown, delivered or not.
   await page.getByLabel("When").selectOption("Today");
   await shows(4);
-  await press("Resend these…");
-  await button("Resend 4 deliveries").waitFor();
+  await press("Replay these…");
+  await button("Replay 4 deliveries").waitFor();
   await press("Cancel", page.getByRole("dialog"));
   await page.getByLabel("State").selectOption("Failing, will be retried");
   await shows(3);
-  await press("Resend these…");
+  await press("Replay these…");
   const dialog = page.getByRole("dialog");
   await see(dialog, "Failing, will be retried");
-  await press("Resend 3 deliveries", dialog);
+  await press("Replay 3 deliveries", dialog);
   await see(page, "The replay has begun.", "Done. 3 delivered.");
   expect(posts).toHaveLength(3);
 });
