@@ -17,6 +17,7 @@ const LANGUAGES = {
   go,
   http,
   java,
+  js: typescript,
   json,
   php,
   powershell,

@@ -198,7 +198,7 @@ function limits(): string {
       ],
       [
         "Attempts of a delivery",
-        `${RETRY_WAITS_SECONDS.length + 1}, over ${RETRIED_DAYS.min} to ${RETRIED_DAYS.max} days`,
+        `${RETRY_WAITS_SECONDS.length + 1}, over ${RETRIED_DAYS.min} to ${RETRIED_DAYS.max} days, not counting those that only test a failing server`,
         "*Failed for good*",
       ],
       [
@@ -212,7 +212,7 @@ function limits(): string {
         "`disabled_at` is set.",
       ],
       [
-        "Deliveries of a webhook that wait or are retried",
+        "Deliveries of a webhook that wait or are retried, without those that a replay has not tried yet",
         number(PENDING_MAX),
         "The oldest are *Failed for good*, and can be resent.",
       ],

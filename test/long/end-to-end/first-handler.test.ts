@@ -9,7 +9,7 @@ import { until } from "../../support/until.ts";
 
 /** The handler that the guide shows first. */
 const [, HANDLER = ""] =
-  /```ts\n(.*?)```/s.exec(readFileSync(join(ROOT, "site/guides/webhooks.md"), "utf8")) ?? [];
+  /```js\n(.*?)```/s.exec(readFileSync(join(ROOT, "site/guides/webhooks.md"), "utf8")) ?? [];
 
 test("the handler of the first webhook guide accepts a signed event and rejects a forged one", async () => {
   const port = await freePort();
