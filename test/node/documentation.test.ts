@@ -32,11 +32,14 @@ import {
   READ_MAX_MS,
   RECORD_MAX_BYTES,
   REDELIVERY_MAX_AGE_MS,
+  REMINDER_WAIT_MS,
+  REMINDERS_MAX,
   REMOVED_AUTOMATIONS_KEPT_DAYS,
   RESPONSES_PER_DAY,
   RETRIED_DAYS,
   RETRY_AFTER_MAX_SECONDS,
   RETRY_JITTER,
+  RETRY_WAITS_SECONDS,
   SECRET_OVERLAP_SECONDS,
   STOPS_WITHIN_MS,
   SUBSCRIPTIONS_MAX,
@@ -59,6 +62,7 @@ import {
   STUCK_AFTER_MS,
   SWEPT_WITHIN_MS,
 } from "../../src/service-health.ts";
+import { ROTATION_MS } from "../../src/subscriptions/rotation.ts";
 import { DATABASE_MAX_BYTES } from "../../src/workspaces/database-figures.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
@@ -160,23 +164,31 @@ const HANDLER_LANGUAGES = ["no", "one", "two", "three", "four", "five", "six", "
       .filter((extension) => !["", ".md", ".toml"].includes(extension)),
   ).size
 ];
+const REMINDERS = `a reminder every ${REMINDER_WAIT_MS / DAY_MS} days, at most ${REMINDERS_MAX}`;
 const listed = (items: (string | number)[]) => items.join(", ").replace(/, (?!.*, )/, " and ");
 
 /** The figures in pages that are not generated. All other figures are generated, or their page names the constant. */
 test.each([
-  ["README.md", `holds about ${LEAD_MILLIONS} million leads`],
+  [
+    "README.md",
+    `holds about ${LEAD_MILLIONS} million leads. Its alarm starts at ${FULL_SHARE_MAX * 100}%`,
+  ],
   ["docs/deploying.md", `\`wrangler.toml\` is ${JURISDICTIONS.replaceAll('"', "`")}, or empty`],
   ["docs/performance.md", `which is ${LEAD_MILLIONS} million leads`],
   ["docs/performance.md", `a lead takes ${LEAD_BYTES} bytes`],
+  ["docs/performance.md", `as full at ${(FULL_SHARE_MAX * DATABASE_MAX_BYTES) / 1e9} GB`],
   ["docs/deliveries.md", `The lease ends after ${seconds(LEASE_MS)} s`],
   ["docs/deliveries.md", `times out after ${seconds(POST_TIMEOUT_MS)} s`],
   ["docs/deliveries.md", `claims no more after ${seconds(DISPATCH_MAX_MS)} s`],
   ["docs/deliveries.md", `a response of ${seconds(SLOW_RESPONSE_MS)} s or more`],
-  ["docs/deliveries.md", `by a failure ${TRIED_FOR_MAX_MS / HOUR_MS} h after its first attempt`],
-  ["docs/deliveries.md", `after ${DISABLE_AFTER_MS / HOUR_MS} h without a success`],
+  ["docs/deliveries.md", `attempt fails ${TRIED_FOR_MAX_MS / HOUR_MS} h or more after the first`],
+  ["docs/deliveries.md", `nothing has succeeded for ${DISABLE_AFTER_MS / HOUR_MS} h`],
   ["docs/deliveries.md", `after pauses of ${listed(CIRCUIT_OUTAGE_SECONDS.slice(0, -1))} s`],
   ["docs/deliveries.md", `then every ${CIRCUIT_OUTAGE_SECONDS.at(-1)} s`],
   ["docs/deliveries.md", `more than ${shown(PENDING_MAX)} pending deliveries`],
+  ["docs/deliveries.md", `unless more than ${shown(PENDING_MAX)} wait`],
+  ["docs/oncall.md", `If more than ${shown(PENDING_MAX)} deliveries`],
+  ["docs/oncall.md", `start requests for about ${Math.ceil(seconds(DISPATCH_MAX_MS) + 1)} s`],
   ["docs/deliveries.md", `stores up to ${RESPONSES_PER_DAY} responses a day`],
   ["docs/deliveries.md", `is read for up to ${RESPONSE_READ_MS} ms after its headers`],
   ["docs/deliveries.md", `Up to ${shown(RESPONSE_KEPT_BYTES)} bytes of it`],
@@ -198,6 +210,8 @@ test.each([
   ["docs/runbook.md", `${EMAIL_WAITS_SECONDS.length} times in 2 days`],
   ["docs/admin.md", `once it has lasted ${TELL_AFTER_MS / HOUR_MS} h`],
   ["docs/admin.md", `retried ${EMAIL_WAITS_SECONDS.length} times`],
+  ["docs/admin.md", REMINDERS],
+  ["docs/admin.md", `within ${ERASED_LEADS_KEPT_DAYS} days, use another`],
   ["docs/admin.md", `up to ${PORTAL_LASTING_CHANGES_PER_DAY} times a day`],
   ["docs/admin.md", `the newest ${shown(PORTAL_CHANGES_KEPT)} are kept`],
   [
@@ -231,6 +245,7 @@ test.each([
     "site/guides/signatures.md",
     `${SECRET_OVERLAP_SECONDS.default / 3600} h unless you change it, at most ${SECRET_OVERLAP_SECONDS.max / 86_400} days`,
   ],
+  ["site/guides/signatures.md", `For the first ${seconds(ROTATION_MS)} s`],
   ["site/guides/processing.md", `up to ${CONCURRENCY_MAX} at a time`],
   ["site/guides/processing.md", `later than ${seconds(POST_TIMEOUT_MS)} s`],
   ["site/guides/processing.md", `can be resent for ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`],
@@ -268,6 +283,10 @@ test.each([
   ],
   ["site/guides/retries.md", `“${en.sendAgain.button.replace(/…$/, "")}”`],
   ["site/guides/retries.md", `“${en.enable.missed}”`],
+  ["site/guides/retries.md", `“${en.sendAgain.delivered.replace(/:.*/, "")}” ticked`],
+  ["site/guides/retries.md", REMINDERS],
+  ["site/guides/retries.md", `may have more than ${RETRY_WAITS_SECONDS.length + 1}`],
+  ["site/guides/retries.md", `fewer than ${CIRCUIT_OPENS_AFTER_EVENTS} events were rejected`],
   ["site/guides/network.md", `at most ${shown(URL_MAX_LENGTH)} characters`],
   ["site/guides/network.md", `up to ${HEADERS_MAX} headers`],
   ["site/guides/network.md", `at most ${shown(HEADER_VALUE_MAX_LENGTH)} visible`],
