@@ -113,7 +113,7 @@ export const Run = z
     actions: z.array(RunAction).openapi({ description: "What the automation did, in order." }),
     lead_id: idField(
       "lead",
-      "The lead that the run was about; null if there was none, or it was erased. An event that was recorded before the erasure keeps its id.",
+      "The lead that the run was about; null if there was none, or it was erased. A `run.completed` that was recorded before keeps the id of the lead.",
     ).nullable(),
   })
   .openapi("Run", {

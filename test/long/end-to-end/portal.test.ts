@@ -690,7 +690,7 @@ test("an edit sends only what was changed, and is rejected if another administra
   expect(await visit.faults()).toEqual([expect.stringContaining("status of 400")]);
 });
 
-test("what the list shows is resent, with its filters, and its number is said before", async () => {
+test("what the list shows is replayed, with its filters, and its number is said before", async () => {
   await openSubscribed(async (id) => {
     await deliver(1);
     stage.answerWith(400);
