@@ -52,7 +52,7 @@ const AdminEmails = z
   .max(50)
   .nullish()
   .describe(
-    "administrators, who receive e-mails about webhooks that fail, recover, are disabled or reject an event type; each is an address, or an address with the language of its e-mails, French by default",
+    "administrators, who receive e-mails about webhooks that fail, recover, are disabled, reject an event type or have too many pending deliveries; each is an address, or an address with the language of its e-mails, French by default",
   );
 
 export const createWorkspace = operation({
