@@ -27,7 +27,10 @@ async function sentTo(url: string, webhookId: string) {
   return (await receivedBy({ url })).at(-1)?.headers ?? {};
 }
 
-test("Custom headers do not follow a webhook to another origin", async () => {
+test.each<[part: string, elsewhere: (url: URL) => string]>([
+  ["host", () => subscriberUrl()],
+  ["port", (url) => `https://${url.hostname}:8443/`],
+])("Custom headers do not follow a webhook to another %s", async (_, elsewhere) => {
   const url = subscriberUrl();
   const { webhookId, path, portal } = await withHeaders(url, {
     Authorization: AUTHORIZATION,
@@ -36,7 +39,7 @@ test("Custom headers do not follow a webhook to another origin", async () => {
   const same = new URL("/other", url).href;
   expect((await portal.post(`${path}/update`, { url: same })).body).toEqual({});
   expect(await sentTo(url, webhookId)).toMatchObject({ authorization: AUTHORIZATION });
-  const other = subscriberUrl();
+  const other = elsewhere(new URL(url));
   const { body } = await portal.post(`${path}/update`, {
     url: other,
     setHeaders: { "x-team": "ops" },

@@ -102,17 +102,36 @@ test("A change of the URL that another call forestalls makes no failed delivery 
   expect(await deliveryTo(id)).toMatchObject({ dueAt });
 });
 
+/** Sends the form of a new webhook, as the page repeats it after a lost response. */
+function sendForm(portal: Awaited<ReturnType<typeof openPortal>>, more: object = {}) {
+  return portal.send<{ id: string }>("/webhooks", {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "Idempotency-Key": "form-2" },
+    body: JSON.stringify({ url: "https://ok-form.example/", events: ["lead.created"], ...more }),
+  });
+}
+
 test("The same form in the portal of another workspace subscribes anew", async () => {
   const create = async () => {
     const { workspaceId } = await openWorkspace();
-    const portal = await openPortal(workspaceId);
-    const { status, body } = await portal.send<{ id: string }>("/webhooks", {
-      method: "POST",
-      headers: { "Content-Type": "application/json", "Idempotency-Key": "form-2" },
-      body: JSON.stringify({ url: "https://ok-form.example/", events: ["lead.created"] }),
-    });
+    const { status, body } = await sendForm(await openPortal(workspaceId));
     expect(status).toBe(201);
     return body.id;
   };
   expect(await create()).not.toBe(await create());
+});
+
+test.each([
+  ["description", { description: "ERP" }],
+  ["custom header", { headers: { "X-Token": "1111", "X-Team": "crm" } }],
+])("A form that is repeated with another %s is rejected", async (_, other) => {
+  const { workspaceId } = await openWorkspace();
+  const portal = await openPortal(workspaceId);
+  const form = { description: "CRM", headers: { "X-Token": "1111" } };
+  const first = await sendForm(portal, form);
+  expect(await sendForm(portal, form)).toMatchObject({ status: 201, body: first.body });
+  expect(await sendForm(portal, { ...form, ...other })).toMatchObject({
+    status: 400,
+    body: { error: { details: { reason: "idempotency_key_reused" } } },
+  });
 });
