@@ -82,8 +82,7 @@ export async function changeFields(
   // Encrypted again, the same headers would look like others.
   const isChanged = JSON.stringify(present) !== JSON.stringify(next);
   if (isChanged) Object.assign(changed, await sealHeaders(env, owner, next));
-  const headersDropped = isElsewhere ? listDropped(before.headerNames, next, wanted) : [];
-  return { changed, headersDropped };
+  return { changed, headersDropped: listDropped(before.headerNames, next, wanted) };
 }
 
 /** The values that a caller expects the fields to have. */

@@ -196,7 +196,7 @@ function cancelUnlisted(events: readonly WebhookEvent[]) {
   const { cancelledBefore, hasToEnd } = cancelPending(unlisted);
   return {
     cancelledBefore: sql`iif(${isCancelling}, ${cancelledBefore}, ${subscriptions.cancelledBefore})`,
-    hasToEnd: sql`iif(${isCancelling}, ${hasToEnd}, ${subscriptions.hasToEnd})`,
+    hasToEnd,
   };
 }
 

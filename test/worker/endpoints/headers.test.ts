@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { CustomHeaders } from "../../../src/endpoints/headers.ts";
 import { openWorkspace, Platform } from "../../support/api.ts";
-import { receivedBy, subscriberUrl } from "../../support/deliveries.ts";
+import { receivedBy, setSubscription, subscriberUrl } from "../../support/deliveries.ts";
 import { openPortal } from "../../support/portal.ts";
 
 const SECRET = "gateway-secret/1";
@@ -76,6 +76,17 @@ test("setHeaders and removeHeaders leave the other headers as they are", async (
     Platform.updateWebhook({ webhookId, setHeaders: many }).catch(String),
   ).resolves.toMatch(/setHeaders: at most 5/);
   expect(await namesOf()).toHaveLength(2);
+});
+
+test("Custom headers that cannot be decrypted can be replaced, and not added to", async () => {
+  const url = subscriberUrl();
+  const { webhookId, path, portal } = await withHeaders(url, { "X-One": "1111" });
+  await setSubscription(webhookId, { sealedHeaders: "00" });
+  const statuses: number[] = [];
+  for (const field of ["setHeaders", "headers"])
+    statuses.push((await portal.post(`${path}/update`, { [field]: { "X-One": "2222" } })).status);
+  expect(statuses).toEqual([500, 200]);
+  expect((await sentTo(url, webhookId))["x-one"]).toBe("2222");
 });
 
 test.each([

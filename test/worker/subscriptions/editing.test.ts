@@ -91,15 +91,19 @@ test.each([
   },
 );
 
-test("A change of the URL that another call forestalls makes no failed delivery due", async () => {
-  const { id } = await owed(1, Date.now());
+test.each([
+  ["another URL", true, { url: "https://ok-mine.example/" }, null],
+  ["the same URL", false, { description: "mine" }, null],
+  ["a URL that another call forestalls", false, { url: "https://ok-mine.example/" }, "theirs"],
+])("A change to %s makes failed deliveries due: %j", async (_, isDue, change, description) => {
+  const { id, url } = await owed(1, Date.now());
   const dueAt = Date.now() + DAY_MS;
   await setDeliveries(id, { priority: PRIORITY.retry, stepsUsed: 1, dueAt });
   const seen = await subscriptionRow(id);
-  await setSubscription(id, { description: "theirs" });
-  const change = updateSubscription(id, { url: "https://ok-mine.example/" }, Date.now(), seen);
-  expect(await commit(db, change)).toMatchObject({ isChanged: false });
-  expect(await deliveryTo(id)).toMatchObject({ dueAt });
+  await setSubscription(id, { description });
+  const now = Date.now();
+  await commit(db, updateSubscription(id, { url, ...change }, now, seen));
+  expect(await deliveryTo(id)).toMatchObject({ dueAt: isDue ? now : dueAt });
 });
 
 /** Sends the form of a new webhook, as the page repeats it after a lost response. */
