@@ -212,7 +212,7 @@ function limits(): string {
         "`disabled_at` is set.",
       ],
       [
-        "Deliveries of a webhook that wait or are retried, without those that a replay has not tried yet",
+        "Deliveries of a webhook that wait or are retried, not counting those that a replay has not tried yet",
         number(PENDING_MAX),
         "The oldest are *Failed for good*, and can be resent.",
       ],
