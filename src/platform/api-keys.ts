@@ -3,14 +3,13 @@ import { KeyId, WorkspaceId } from "../contract/fields.ts";
 import { randomId } from "../contract/ids.ts";
 import { InputError } from "../contract/input.ts";
 import { API_KEYS_MAX, KEY_NAME_MAX_LENGTH, KEY_OVERLAP_MAX_SECONDS } from "../contract/limits.ts";
-import { DAY_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
+import { DAY_MS, HOUR_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
 import { label } from "../primitives/text.ts";
-import { callObject } from "../rate-limit/call.ts";
-import { invalidateKey } from "../rate-limit/invalidate-key.ts";
+import { callObject, invalidateKey } from "../rate-limit/call.ts";
 import { hashApiKey, mintApiKey } from "../rate-limit/key-text.ts";
-import { lastHours } from "../rate-limit/window.ts";
+import { type HourUsage, USAGE_HOURS } from "../rate-limit/window.ts";
 import { listCreatedBy } from "../subscriptions/subscriptions.ts";
 import {
   type GatedKey,
@@ -193,4 +192,18 @@ async function show(env: Env, key: StoredKey): Promise<ApiKeyView> {
     windowSeconds: Number(env.QUOTA_WINDOW_SECONDS),
     hours: lastHours(hours, Date.now()),
   };
+}
+
+/** Returns the last 24 hours, oldest first, the hour of `now` included. An hour without requests has zeros. */
+function lastHours(hours: readonly HourUsage[], now: number) {
+  const current = Math.floor(now / HOUR_MS) * HOUR_MS;
+  return Array.from({ length: USAGE_HOURS }, (_, i) => {
+    const startsAt = current - (USAGE_HOURS - 1 - i) * HOUR_MS;
+    const {
+      requests = 0,
+      refused = 0,
+      busiest = 0,
+    } = hours.find((known) => known.startsAt === startsAt) ?? {};
+    return { hour: isoTime(startsAt).replace(".000", ""), requests, refused, busiest };
+  });
 }

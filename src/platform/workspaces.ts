@@ -17,7 +17,7 @@ import { DIRECTORY, databaseNames, openDirectory } from "../db/databases.ts";
 import { DatabaseTimeout } from "../db/errors.ts";
 import { sendWakeUps } from "../delivery/wake.ts";
 import { Name } from "../primitives/text.ts";
-import { invalidateKey } from "../rate-limit/invalidate-key.ts";
+import { invalidateKey } from "../rate-limit/call.ts";
 import { cancelPendingOf } from "../subscriptions/subscriptions.ts";
 import { createDataKey } from "../workspaces/data-keys.ts";
 import { findSize } from "../workspaces/database-figures.ts";

@@ -1,4 +1,6 @@
 import { retryTransient } from "../db/errors.ts";
+import type { StoredKey } from "../workspaces/key-rows.ts";
+import { recentRefusals } from "./isolate-cache.ts";
 
 /** The delay before a retry. After a reset, a new object starts within milliseconds. */
 const WAIT_MS = 20;
@@ -33,4 +35,18 @@ function objectsIn<T extends Rpc.DurableObjectBranded>(
       return binding;
     throw error;
   }
+}
+
+/**
+ * Invalidates the key status that the gate of a key has cached. A key that was never used has no gate. Other isolates
+ * that have just cached a refusal of the key may repeat it, with 429 or 403, for up to two more seconds.
+ */
+export async function invalidateKey(
+  env: Env,
+  { keyHash, lastUsedAt }: Pick<StoredKey, "keyHash" | "lastUsedAt">,
+): Promise<void> {
+  if (lastUsedAt === null) return;
+  await callObject(env, env.KEY_GATE, keyHash, (gate) => gate.forget());
+  // This comes last, because this isolate may cache another refusal during the call.
+  recentRefusals.delete(keyHash);
 }

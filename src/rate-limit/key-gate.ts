@@ -1,11 +1,11 @@
 import { DurableObject } from "cloudflare:workers";
+import { and, eq, isNull, sql } from "drizzle-orm";
+import { HOUR_MS } from "../contract/time.ts";
+import { aliasFields, qb } from "../db/builder.ts";
+import { commit, type Database, prepared, query, type ResultOf } from "../db/client.ts";
 import { DIRECTORY, openDirectory, openNamed } from "../db/databases.ts";
-import {
-  findAccess,
-  KEY_STATUS_MAX_AGE_MS,
-  type KeyStatus,
-  noteUseAndReadStatus,
-} from "../workspaces/key-rows.ts";
+import { apiKeys, workspaces } from "../db/schema.ts";
+import { isLive } from "../workspaces/key-rows.ts";
 import {
   countUsage,
   type HourUsage,
@@ -22,13 +22,15 @@ import {
  *
  * - address-gate.ts limits the authentication failures of an IP address.
  * - window.ts counts in a fixed window, and by hour.
- * - isolate-cache.ts caches the results of gates in an isolate, and invalidate-key.ts drops the cached status of a key.
- * - call.ts calls a Durable Object with retries.
+ * - isolate-cache.ts caches the results of gates in an isolate.
+ * - call.ts calls a Durable Object with retries, and drops the cached status of a key.
  * - key-text.ts generates and verifies the text of keys.
  */
 
 /** Minimum time between two writes of a key's window. A reset of the object loses the counts of that time. */
 const WINDOW_WRITTEN_EVERY_MS = 500;
+/** Maximum age of a cached status. Reading the status also notes that the key is in use. */
+const STATUS_MAX_AGE_MS = HOUR_MS;
 
 /** The result for a valid key whose request is refused: its workspace has no access, or its window is used up. */
 export interface KeyRefusal {
@@ -94,22 +96,17 @@ export class KeyGate extends DurableObject<Env> {
    *
    * @param keyHash the name of this object.
    * @param uncounted 429s that the isolate has returned from its cache since its last call.
-   * @param at the time, in Unix milliseconds, that a test sets.
    */
-  async admit(keyHash: string, uncounted?: UncountedRefusals, at?: number): Promise<GateResult> {
-    await this.#ensureStatus(keyHash, at);
-    // No await follows, so decisions are made one after the other.
-    if (uncounted) this.#countRefused(uncounted);
-    return this.#decide(at ?? Date.now());
-  }
-
-  async #ensureStatus(keyHash: string, at?: number): Promise<void> {
-    while (!this.#cached || (at ?? Date.now()) > this.#cached.until) {
-      this.#loading ??= this.#load(keyHash, at ?? Date.now()).finally(() => {
+  async admit(keyHash: string, uncounted?: UncountedRefusals): Promise<GateResult> {
+    while (!this.#cached || Date.now() > this.#cached.until) {
+      this.#loading ??= this.#load(keyHash, Date.now()).finally(() => {
         this.#loading = undefined;
       });
       await this.#loading;
     }
+    // No await follows, so decisions are made one after the other.
+    if (uncounted) this.#countRefused(uncounted);
+    return this.#decide(Date.now());
   }
 
   /** Returns the number of requests with the key in each hour that had any, oldest first. */
@@ -197,7 +194,7 @@ export class KeyGate extends DurableObject<Env> {
 
   /**
    * Reads the status of the key from the directory and, if the workspace lives in another database, its access from
-   * there. The read of the directory also notes that the key is in use (key-rows.ts). A change of access commits before it looks up
+   * there. The read of the directory also notes that the key is in use. A change of access commits before it looks up
    * the keys in use, so it is either read here, or invalidates this gate.
    */
   async #read(keyHash: string, now: number): Promise<KeyStatus | null> {
@@ -214,12 +211,79 @@ export class KeyGate extends DurableObject<Env> {
 }
 
 /**
- * Returns the time until which a status is cached. The use of the key must be recorded again an hour after the last
- * record. No status is cached for longer than its key is valid.
+ * Returns the time until which a status is cached. The use of the key must be noted again an hour after `lastUsedAt`,
+ * which may itself be up to an hour old, if this gate was invalidated since. No status is cached for longer than its
+ * key is valid.
  */
-function cachedUntil(status: CachedStatus["status"], now: number): number {
+function cachedUntil(status: KeyStatus | null, now: number): number {
   const usedAt = Math.min(status?.lastUsedAt ?? now, now);
   // At `expiresAt` itself, the key is not valid any more.
   const lastMs = (status?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
-  return Math.min(usedAt + KEY_STATUS_MAX_AGE_MS, lastMs);
+  return Math.min(usedAt + STATUS_MAX_AGE_MS, lastMs);
+}
+
+/** The columns of a workspace that a gate caches. They are in the workspace's own database. */
+const WORKSPACE_STATUS = { accessGranted: workspaces.accessGranted };
+
+const selectStatus = prepared(
+  qb
+    .select({
+      ...aliasFields({ keyId: apiKeys.id }),
+      workspaceId: workspaces.id,
+      /** The name of the workspace's database. */
+      database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,
+      ...WORKSPACE_STATUS,
+      /** The key's own rate limit; null for the deployment's default. */
+      requestsPerWindow: apiKeys.requestsPerWindow,
+      lastUsedAt: apiKeys.lastUsedAt,
+      expiresAt: apiKeys.expiresAt,
+    })
+    .from(apiKeys)
+    .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
+    .where(and(eq(apiKeys.keyHash, sql.placeholder("keyHash")), isLive(sql.placeholder("now")))),
+);
+
+/** The status of a key. If the workspace lives in another database, its `WORKSPACE_STATUS` is there. */
+type KeyStatus = ResultOf<ReturnType<typeof selectStatus>>[number];
+
+/**
+ * Reads the status of a key, and notes that the key is in use, in one transaction. So no change is missed. A change
+ * that commits earlier is read here. One that commits later finds the key in use, and invalidates its gate.
+ *
+ * @param db the directory.
+ * @returns null if the key is unknown, revoked or expired.
+ */
+async function noteUseAndReadStatus(
+  db: Database,
+  keyHash: string,
+  now: number,
+): Promise<KeyStatus | null> {
+  const noted = qb
+    .update(apiKeys)
+    .set({ lastUsedAt: now })
+    .where(
+      and(
+        eq(apiKeys.keyHash, keyHash),
+        isLive(now),
+        sql`coalesce(${apiKeys.lastUsedAt}, 0) < ${now - STATUS_MAX_AGE_MS}`,
+      ),
+    );
+  const { found } = await commit(db, { noted, found: selectStatus({ keyHash, now }) });
+  return found[0] ?? null;
+}
+
+const selectAccess = prepared(
+  qb
+    .select(WORKSPACE_STATUS)
+    .from(workspaces)
+    .where(and(eq(workspaces.id, sql.placeholder("id")), isNull(workspaces.database))),
+);
+
+/**
+ * Reads the status of a workspace in the database where it lives; undefined if that is not `db`. A null in
+ * `workspaces.database` means the database that the row is in.
+ */
+async function findAccess(db: Database, id: string) {
+  const [row] = await query(db, selectAccess({ id }));
+  return row;
 }

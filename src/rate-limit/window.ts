@@ -1,4 +1,4 @@
-import { HOUR_MS, isoTime } from "../contract/time.ts";
+import { HOUR_MS } from "../contract/time.ts";
 
 /*
  * To add a rate limit: its variables in `wrangler.toml`, in `[vars]` and `[env.staging.vars]`. Docs and headers follow, and
@@ -52,7 +52,7 @@ export function take(window: Window, { limit }: Rule): Window | null {
 }
 
 /** Number of hours of usage that the gate of a key stores, including the current one. */
-const USAGE_HOURS = 24;
+export const USAGE_HOURS = 24;
 
 export interface HourUsage {
   startsAt: number;
@@ -88,18 +88,4 @@ export function countUsage(
     (a, b) => a.startsAt - b.startsAt,
   );
   return all.slice(-USAGE_HOURS);
-}
-
-/** Returns the last 24 hours, oldest first, the hour of `now` included. An hour without requests has zeros. */
-export function lastHours(hours: readonly HourUsage[], now: number) {
-  const current = Math.floor(now / HOUR_MS) * HOUR_MS;
-  return Array.from({ length: USAGE_HOURS }, (_, i) => {
-    const startsAt = current - (USAGE_HOURS - 1 - i) * HOUR_MS;
-    const {
-      requests = 0,
-      refused = 0,
-      busiest = 0,
-    } = hours.find((known) => known.startsAt === startsAt) ?? {};
-    return { hour: isoTime(startsAt).replace(".000", ""), requests, refused, busiest };
-  });
 }

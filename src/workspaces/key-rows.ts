@@ -1,25 +1,11 @@
 import { and, eq, exists, gt, isNull, or, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { InputError } from "../contract/input.ts";
 import { API_KEYS_MAX } from "../contract/limits.ts";
-import { HOUR_MS } from "../contract/time.ts";
-import { aliasFields, inJson, insertFrom, qb } from "../db/builder.ts";
-import {
-  combine,
-  commit,
-  type Database,
-  prepared,
-  query,
-  type ResultOf,
-  readAs,
-  type Statements,
-} from "../db/client.ts";
-import { DIRECTORY } from "../db/databases.ts";
+import { inJson, insertFrom, qb } from "../db/builder.ts";
+import { combine, commit, type Database, readAs, type Statements } from "../db/client.ts";
 import { isOnPage, type Page, type PageRequest, preparePage } from "../db/page.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
 import { beingErased } from "./placement.ts";
-
-/** Maximum age of a key status in its gate. Reading the status also notes that the key is in use. */
-export const KEY_STATUS_MAX_AGE_MS = HOUR_MS;
 
 /**
  * Inserts an API key, of which only the hash is stored.
@@ -140,7 +126,7 @@ function whyNotRotated({ revokedAt, expiresAt }: Pick<StoredKey, "revokedAt" | "
 }
 
 /** SQL condition: the key is neither revoked nor expired. */
-function isLive(now: number | Placeholder): SQL | undefined {
+export function isLive(now: number | Placeholder): SQL | undefined {
   const { revokedAt, expiresAt } = apiKeys;
   return and(isNull(revokedAt), or(isNull(expiresAt), gt(expiresAt, now)));
 }
@@ -212,69 +198,4 @@ export async function labelKeys(db: Database, ids: string[]): Promise<Record<str
   const { id, name, lastFour } = apiKeys;
   const found = await db.select({ id, name, lastFour }).from(apiKeys).where(inJson(id, keyIds));
   return Object.fromEntries(found.map((key) => [key.id, labelOf(key)]));
-}
-
-/** The columns of a workspace that a gate caches. They are in the workspace's own database. */
-const WORKSPACE_STATUS = { accessGranted: workspaces.accessGranted };
-
-const keyStatus = prepared(
-  qb
-    .select({
-      ...aliasFields({ keyId: apiKeys.id }),
-      workspaceId: workspaces.id,
-      /** The name of the workspace's database. */
-      database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,
-      ...WORKSPACE_STATUS,
-      /** The key's own rate limit; null for the deployment's default. */
-      requestsPerWindow: apiKeys.requestsPerWindow,
-      lastUsedAt: apiKeys.lastUsedAt,
-      expiresAt: apiKeys.expiresAt,
-    })
-    .from(apiKeys)
-    .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
-    .where(and(eq(apiKeys.keyHash, sql.placeholder("keyHash")), isLive(sql.placeholder("now")))),
-);
-
-/** The key status that a gate caches. If the workspace lives in another database, its `WORKSPACE_STATUS` is there. */
-export type KeyStatus = ResultOf<ReturnType<typeof keyStatus>>[number];
-
-/**
- * Reads the status of a key, and notes that the key is in use, in one transaction. So no change is missed. A change
- * that commits earlier is read here. One that commits later finds the key in use, and invalidates its gate.
- *
- * @returns null if the key is unknown, revoked or expired.
- */
-export async function noteUseAndReadStatus(
-  db: Database,
-  keyHash: string,
-  now: number,
-): Promise<KeyStatus | null> {
-  const noted = qb
-    .update(apiKeys)
-    .set({ lastUsedAt: now })
-    .where(
-      and(
-        eq(apiKeys.keyHash, keyHash),
-        isLive(now),
-        sql`coalesce(${apiKeys.lastUsedAt}, 0) < ${now - KEY_STATUS_MAX_AGE_MS}`,
-      ),
-    );
-  const { found } = await commit(db, { noted, found: keyStatus({ keyHash, now }) });
-  return found[0] ?? null;
-}
-
-const access = prepared(
-  qb
-    .select(WORKSPACE_STATUS)
-    .from(workspaces)
-    .where(and(eq(workspaces.id, sql.placeholder("id")), isNull(workspaces.database))),
-);
-
-/**
- * Reads the status of a workspace in the database where it lives; undefined if that is not `db`. A null in
- * `workspaces.database` means the database that the row is in.
- */
-export async function findAccess(db: Database, id: string) {
-  const [row] = await query(db, access({ id }));
-  return row;
 }

@@ -3,6 +3,7 @@ import { env } from "cloudflare:workers";
 import { KeyGate } from "../../src/rate-limit/key-gate.ts";
 import { hashApiKey } from "../../src/rate-limit/key-text.ts";
 import { openWorkspace } from "./api.ts";
+import { jumpTo } from "./deliveries.ts";
 import { interposed } from "./interposed.ts";
 import { slowDatabase } from "./slow-database.ts";
 
@@ -17,29 +18,35 @@ export async function openKey(requestsPerWindow?: number) {
     ...workspace,
     keyHash,
     gate,
-    admit: (at?: number) => gate().admit(keyHash, undefined, at),
+    /** Lets the gate decide about a request, at a time if one is given. */
+    admit: (at?: number) => {
+      if (at !== undefined) jumpTo(at);
+      return gate().admit(keyHash);
+    },
   };
 }
 
 /**
- * Lets a cold gate read the status of a key at `now`, and does something during the read. Returns the
- * verdict, and those at the times that `later` returns.
+ * Lets a cold gate read the status of a key, and does something during the read. Returns the verdict, and those at the
+ * times that `later` returns.
  */
 export async function race(
   { keyHash, gate }: Awaited<ReturnType<typeof openKey>>,
   meanwhile: (gate: KeyGate) => Promise<unknown>,
-  later: () => (number | undefined)[] = () => [undefined],
-  now?: number,
+  later: () => number[] = () => [Date.now()],
 ): Promise<string[]> {
   return runInDurableObject(gate(), async (_, state) => {
     const { db, reading, release } = slowDatabase();
     const cold = new KeyGate(state, { ...env, DB: db });
-    const admission = cold.admit(keyHash, undefined, now);
+    const admission = cold.admit(keyHash);
     await reading;
     await meanwhile(cold);
     release();
     const verdicts = [(await admission).verdict];
-    for (const at of later()) verdicts.push((await cold.admit(keyHash, undefined, at)).verdict);
+    for (const at of later()) {
+      jumpTo(at);
+      verdicts.push((await cold.admit(keyHash)).verdict);
+    }
     return verdicts;
   });
 }

@@ -1,6 +1,7 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
+import { nameAddress } from "../../../src/http/authentication.ts";
 import type { AddressGate } from "../../../src/rate-limit/address-gate.ts";
 import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import {
@@ -202,4 +203,17 @@ describe("an address that fails to authenticate", () => {
     await authorizedBy(`Bearer ${apiKey}`, address);
     expect(rateLimitOf(await authorizedBy(null, address))).toMatchObject({ remaining: 19 });
   });
+});
+
+test.each([
+  ["192.0.2.1", "192.0.2.1", "192.0.2.1"],
+  ["::ffff:192.0.2.1", "192.0.2.1", "192.0.2.1"],
+  ["2001:DB8:1:2::1", "2001:db8:1:2::/64", "2001:db8:1::/48"],
+  ["2001:0db8:0001:0002:ffff:ffff:ffff:ffff", "2001:db8:1:2::/64", "2001:db8:1::/48"],
+  ["2001:db8:1:3::1", "2001:db8:1:3::/64", "2001:db8:1::/48"],
+  ["::1", "0:0:0:0::/64", "0:0:0::/48"],
+  [undefined, "unknown", "unknown"],
+  ["somebody", "unknown", "unknown"],
+])("an address counts by itself or its /64 in its /48: %s, %s, %s", (address, block, network) => {
+  expect(nameAddress(address)).toEqual({ block, network });
 });

@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { isoTime } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import { insertApiKey, rotateKey } from "../../../src/workspaces/key-rows.ts";
@@ -12,7 +13,7 @@ import {
   rateLimitOf,
   SOME_TIME,
 } from "../../support/api.ts";
-import { subscriberUrl } from "../../support/deliveries.ts";
+import { HOUR_MS, jumpTo, subscriberUrl } from "../../support/deliveries.ts";
 import { insertApiKeys } from "../../support/rows.ts";
 
 /** What listApiKeys shows of a key. */
@@ -128,6 +129,19 @@ describe("listApiKeys", () => {
     expect(used).toMatchObject({ keyId, requestsPerWindow: 7, lastUsedAt: SOME_TIME });
     expect(used?.hours.at(-1)).toMatchObject({ requests: 1, busiest: 1 });
     expect(String(used?.lastUsedAt) >= startedAt).toBe(true);
+  });
+
+  test("shows the requests with a key by hour, of the current hour and the 23 before it", async () => {
+    const { workspaceId, keyId, api } = await openWorkspace();
+    const first = Math.ceil(Date.now() / HOUR_MS) * HOUR_MS;
+    for (const hours of [0, 1, 3]) {
+      jumpTo(first + hours * HOUR_MS);
+      for (let i = 0; i <= hours; i++) await api.get("/v1/leads");
+    }
+    jumpTo(first + 24 * HOUR_MS + 5);
+    const { hours = [] } = (await shown(workspaceId, keyId)) ?? {};
+    expect(hours.map(({ requests }) => requests)).toEqual([2, 0, 4, ...Array(21).fill(0)]);
+    expect(hours[0]?.hour).toBe(isoTime(first + HOUR_MS).replace(".000", ""));
   });
 
   test("returns pages of 20 without gaps or repetitions, with cursors for one list only", async () => {

@@ -1,7 +1,6 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { nameAddress } from "../../../src/http/authentication.ts";
 import type { AddressGate } from "../../../src/rate-limit/address-gate.ts";
 
 const LIMIT = env.AUTH_FAILURES;
@@ -113,17 +112,4 @@ test("the storage of a network is bounded, however many of its blocks fail", asy
   expect(await countBlocks()).toBe(2 * NETWORK_LIMIT - 1);
   await fail(gate, 1, NOW + 2 * WINDOW_MS);
   expect(await countBlocks()).toBe(1);
-});
-
-test.each([
-  ["192.0.2.1", "192.0.2.1", "192.0.2.1"],
-  ["::ffff:192.0.2.1", "192.0.2.1", "192.0.2.1"],
-  ["2001:DB8:1:2::1", "2001:db8:1:2::/64", "2001:db8:1::/48"],
-  ["2001:0db8:0001:0002:ffff:ffff:ffff:ffff", "2001:db8:1:2::/64", "2001:db8:1::/48"],
-  ["2001:db8:1:3::1", "2001:db8:1:3::/64", "2001:db8:1::/48"],
-  ["::1", "0:0:0:0::/64", "0:0:0::/48"],
-  [undefined, "unknown", "unknown"],
-  ["somebody", "unknown", "unknown"],
-])("an address counts by itself or its /64 in its /48: %s, %s, %s", (address, block, network) => {
-  expect(nameAddress(address)).toEqual({ block, network });
 });

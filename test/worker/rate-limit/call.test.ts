@@ -1,7 +1,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { invalidateKey } from "../../../src/rate-limit/invalidate-key.ts";
+import { invalidateKey } from "../../../src/rate-limit/call.ts";
 import {
   authorizedBy,
   deployedWith,

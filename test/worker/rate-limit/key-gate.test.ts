@@ -4,7 +4,7 @@ import { describe, expect, test, vi } from "vitest";
 import { KeyGate } from "../../../src/rate-limit/key-gate.ts";
 import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import type { HourUsage } from "../../../src/rate-limit/window.ts";
-import { HOUR_MS, observedDatabase } from "../../support/deliveries.ts";
+import { HOUR_MS, jumpTo, observedDatabase } from "../../support/deliveries.ts";
 import { observeWrites, openKey, race } from "../../support/gates.ts";
 import { openPortal } from "../../support/portal.ts";
 
@@ -74,7 +74,7 @@ describe("the quota of a key", () => {
     expect(await admit()).toEqual(admitted(env.QUOTA_REQUESTS - 1));
     const { apiKey, keyId } = await Platform.createApiKey({ workspaceId });
     const keyHash = await hashApiKey(apiKey);
-    const own = await env.KEY_GATE.getByName(keyHash).admit(keyHash, undefined, NOW);
+    const own = await env.KEY_GATE.getByName(keyHash).admit(keyHash);
     expect(own).toEqual({ ...admitted(env.QUOTA_REQUESTS - 1), keyId });
   });
 });
@@ -129,9 +129,7 @@ describe("the window of a key", () => {
 
 describe("the status of a key", () => {
   test("is unknown if nobody created the key", async () => {
-    expect(await env.KEY_GATE.getByName("nobody's").admit("nobody's", undefined, NOW)).toEqual(
-      UNKNOWN,
-    );
+    expect(await env.KEY_GATE.getByName("nobody's").admit("nobody's")).toEqual(UNKNOWN);
   });
 
   test("is not stored if nobody created the key", async () => {
@@ -141,7 +139,7 @@ describe("the status of a key", () => {
     await created.admit();
     expect(await stored(created.gate())).toBeGreaterThan(0);
     const gate = env.KEY_GATE.getByName("nobody's either");
-    await gate.admit("nobody's either", undefined, NOW);
+    await gate.admit("nobody's either");
     expect(await stored(gate)).toBe(0);
   });
 
@@ -234,7 +232,7 @@ describe("a status that is being read", () => {
     const verdicts = await race(key, rolling, () => [end - 1, end]);
     expect(verdicts).toEqual(["admitted", "admitted", "unknown_key"]);
     const expiresAt = await roll(expiring, 1);
-    const expired = () => new Promise((done) => setTimeout(done, expiresAt - Date.now() + 20));
+    const expired = async () => jumpTo(expiresAt);
     expect(await race(expiring, expired)).toEqual(["unknown_key", "unknown_key"]);
   });
 
@@ -243,8 +241,7 @@ describe("a status that is being read", () => {
     await runInDurableObject(gate(), async (_, state) => {
       const { DB, trips } = observedDatabase();
       const cold = new KeyGate(state, { ...env, DB });
-      const ask = (count: number) =>
-        Array.from({ length: count }, () => cold.admit(keyHash, undefined, NOW));
+      const ask = (count: number) => Array.from({ length: count }, () => cold.admit(keyHash));
       const shared = ask(10);
       await Promise.race(shared);
       expect(trips).toHaveLength(1);

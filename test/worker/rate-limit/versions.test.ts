@@ -145,7 +145,7 @@ test("this version's gates go on from what former gates stored, and store what t
   // A later version may say more.
   const later = { fromALaterVersion: true };
   // Not read from the database, where the key was never used.
-  expect(await key.gate.admit(keyHash, undefined, undefined, later)).toMatchObject({
+  expect(await key.gate.admit(keyHash, undefined, later)).toMatchObject({
     ...like(ADMITTED),
     rateLimit: { limit: 20, remaining: 16 },
   });
