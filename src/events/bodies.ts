@@ -6,9 +6,9 @@ import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
 import { events, leads } from "../db/schema.ts";
 import { Automation } from "../records/automations.ts";
-import { LEAD_AS_JSON, Lead, parseLeadRow, readLead } from "../records/leads.ts";
+import { decryptLead, LEAD_AS_JSON, Lead, parseLeadRow } from "../records/leads.ts";
 import { Run } from "../records/runs.ts";
-import { openDataKey, type WorkspaceKey } from "../workspaces/data-keys.ts";
+import { expectDataKey, type WorkspaceKey } from "../workspaces/data-keys.ts";
 
 /** The schema of `data`, by event type. */
 const DATA = {
@@ -93,16 +93,15 @@ export class UnreadableEvent extends Error {}
  * Returns the body of an event, stored or made from its lead.
  *
  * @param keys `ENCRYPTION_KEYS`.
- * @throws UnreadableEvent
+ * @throws UnreadableEvent; Error like `expectDataKey`.
  */
 export async function makeBody(
   keys: string,
-  { workspaceId, sealedDataKey }: WorkspaceKey,
+  owner: WorkspaceKey,
   { eventId, type, createdAt, storedBody, leadId, lead }: BodyRow,
 ): Promise<string> {
   if (leadId === null) return storedBody;
-  const key = await openDataKey(keys, workspaceId, sealedDataKey);
-  const data = lead && (await readLead(key, parseLeadRow(lead)));
+  const data = lead && (await decryptLead(await expectDataKey(keys, owner), parseLeadRow(lead)));
   if (!data) throw new UnreadableEvent(`${leadId} cannot be decrypted, or is gone`);
   return serializeBody(eventId, type, createdAt, data);
 }

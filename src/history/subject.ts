@@ -23,7 +23,7 @@ const LEADS_AT_ONCE = 16;
 /**
  * Reads the names of the records that events are about: the name of a lead, of an automation, or of a run's automation.
  *
- * @param dataKey the data key of the workspace, because names of leads are encrypted; null if it has none.
+ * @param dataKey the data key of the workspace, because names of leads are encrypted; null to read none of these names.
  * @returns for each event, null if the record has no name, was erased or cannot be decrypted.
  */
 export async function readSubjects(

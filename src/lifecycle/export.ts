@@ -5,9 +5,9 @@ import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { leads } from "../db/schema.ts";
-import { type LeadRow, readPersonalData, SEALED } from "../records/leads.ts";
+import { decryptPerson, type LeadRow, SEALED } from "../records/leads.ts";
 import { toPersonalData } from "../records/person.ts";
-import { openDataKey, sealedDataKeyOf } from "../workspaces/data-keys.ts";
+import { expectDataKey, sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import {
   childrenAsJson,
   isAfter,
@@ -104,11 +104,13 @@ async function listRows(
   const found = await query(db, qb.all<Row>(next));
   if (owned.table !== leads) return found;
   const sealed = found as (Row & SealedLead)[];
-  const dataKey = await openDataKey(keys, workspaceId, sealed[0]?.sealedDataKey ?? null);
-  return Promise.all(sealed.map((row) => openLead(dataKey, row)));
+  const [first] = sealed;
+  if (!first) return [];
+  const dataKey = await expectDataKey(keys, { workspaceId, ...first });
+  return Promise.all(sealed.map((row) => decryptRow(dataKey, row)));
 }
 
-/** The columns to select for `openLead`. */
+/** The columns to select for `decryptRow`. */
 const TO_OPEN = [
   sql`${SEALED} AS sealed`,
   sql`${sealedDataKeyOf(leads.workspaceId)} AS "sealedDataKey"`,
@@ -117,8 +119,8 @@ const TO_OPEN = [
 type SealedLead = Pick<LeadRow, "id" | "sealed"> & { sealedDataKey: string | null };
 
 /** Adds the decrypted personal data to the row of a lead, or a mark if it cannot be decrypted. */
-async function openLead(dataKey: CryptoKey | null, row: Row & SealedLead): Promise<Row> {
-  const person = await readPersonalData(dataKey, row);
+async function decryptRow(dataKey: CryptoKey, row: Row & SealedLead): Promise<Row> {
+  const person = await decryptPerson(dataKey, row);
   return { ...row, personal: person ? toPersonalData(person) : { unreadable: true } };
 }
 

@@ -6,7 +6,7 @@ import { LEAD_SEARCH_MAX_LENGTH } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
 import type { Page, PageRequest } from "../db/page.ts";
-import { findLead, type LeadRow, readLeadPage, readPersonalData } from "./leads.ts";
+import { decryptPerson, findLead, type LeadRow, readLeadPage } from "./leads.ts";
 import { PERSON, toPersonalData } from "./person.ts";
 
 /** Maximum leads that one query reads. */
@@ -58,7 +58,7 @@ export async function findPerson(
   if (reference != null) {
     const unreadable: string[] = [];
     const id = await derivedId("lead", workspaceId, reference);
-    const found = await findLead(db, keys, workspaceId, id, reading(unreadable));
+    const found = await findLead(db, keys, workspaceId, id, decrypting(unreadable));
     return { items: found ? [found] : [], unreadable, next: null };
   }
   const address = email != null ? sameEmail(email) : null;
@@ -108,7 +108,7 @@ async function search(
   let limit = READ_AT_ONCE;
   for (let queries = 0; queries < QUERIES_MAX && items.length < max; queries++) {
     const request = { limit, after: next };
-    const page = await readLeadPage(db, keys, workspaceId, request, reading(unreadable));
+    const page = await readLeadPage(db, keys, workspaceId, request, decrypting(unreadable));
     items.push(...page.items.filter((lead) => lead !== null).filter(isWanted));
     next = page.next;
     if (next === null) break;
@@ -120,17 +120,17 @@ async function search(
 }
 
 /** Returns a function that decrypts a lead, or else adds its id to `unreadable`. */
-function reading(unreadable: string[]) {
-  return async (dataKey: CryptoKey | null, row: LeadRow) => {
-    const found = await readFound(dataKey, row);
+function decrypting(unreadable: string[]) {
+  return async (dataKey: CryptoKey, row: LeadRow) => {
+    const found = await decryptFound(dataKey, row);
     if (!found) unreadable.push(row.id);
     return found;
   };
 }
 
-async function readFound(dataKey: CryptoKey | null, row: LeadRow): Promise<FoundLead | null> {
+async function decryptFound(dataKey: CryptoKey, row: LeadRow): Promise<FoundLead | null> {
   const { id, source, agentId, createdAt } = row;
-  const person = await readPersonalData(dataKey, row);
+  const person = await decryptPerson(dataKey, row);
   return (
     person && { id, source, agentId, ...toPersonalData(person), createdAt: isoTime(createdAt) }
   );

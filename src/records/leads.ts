@@ -19,7 +19,7 @@ import { erasedLeads, leads } from "../db/schema.ts";
 import { openJson } from "../encryption/seal.ts";
 import { logError } from "../log.ts";
 import type { Hex } from "../primitives/bytes.ts";
-import { loadDataKey, openDataKey, sealedDataKeyOf } from "../workspaces/data-keys.ts";
+import { expectDataKey, loadDataKey, sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 
 /** SQL expression: the encrypted personal data of a lead, in hexadecimal. */
@@ -67,7 +67,7 @@ export async function listLeads(
 ): Promise<Page<Lead>> {
   let after = request.after;
   for (let pagesRead = 1; ; pagesRead++) {
-    const page = await readLeadPage(db, keys, workspaceId, { ...request, after }, readLead);
+    const page = await readLeadPage(db, keys, workspaceId, { ...request, after }, decryptLead);
     const items = page.items.filter((lead) => lead !== null);
     if (items.length > 0 || page.next === null || pagesRead === DAMAGED_PAGES_MAX)
       return { items, next: page.next };
@@ -75,31 +75,31 @@ export async function listLeads(
   }
 }
 
-/** Reads one page of the workspace's leads, newest first. @param read decrypts a lead and shapes it. */
+/** Reads one page of the workspace's leads, newest first. @param decrypt decrypts a lead and shapes it. */
 export async function readLeadPage<Shown>(
   db: Database,
   keys: string,
   workspaceId: string,
   request: PageRequest,
-  read: (dataKey: CryptoKey | null, row: LeadRow) => Promise<Shown>,
+  decrypt: (dataKey: CryptoKey, row: LeadRow) => Promise<Shown>,
 ): Promise<Page<Shown>> {
   const loading = loadDataKey(db, keys, workspaceId);
-  // A page without leads needs no key, so a key that cannot be decrypted is only an error below.
+  // A page without leads needs no key, so a failure only matters below.
   loading.catch(() => {});
   const { items: rows, next } = await readPage(db, { workspaceId }, request);
   if (rows.length === 0) return { items: [], next };
   const dataKey = await loading;
-  const items = await Promise.all(rows.map((row) => read(dataKey, row)));
+  const items = await Promise.all(rows.map((row) => decrypt(dataKey, row)));
   return { items, next };
 }
 
-/** Reads the workspace's lead with an id; null if there is none. @param read decrypts it and shapes it. */
+/** Reads the workspace's lead with an id; null if there is none. @param decrypt decrypts it and shapes it. */
 export async function findLead<Shown>(
   db: Database,
   keys: string,
   workspaceId: string,
   id: string,
-  read: (dataKey: CryptoKey | null, row: LeadRow) => Promise<Shown>,
+  decrypt: (dataKey: CryptoKey, row: LeadRow) => Promise<Shown>,
 ): Promise<Shown | null> {
   const [row] = await query(
     db,
@@ -108,7 +108,8 @@ export async function findLead<Shown>(
       .from(leads)
       .where(and(eq(leads.id, id), eq(leads.workspaceId, workspaceId))),
   );
-  return row ? read(await openDataKey(keys, workspaceId, row.sealedDataKey), row) : null;
+  if (!row) return null;
+  return decrypt(await expectDataKey(keys, { workspaceId, ...row }), row);
 }
 
 /** Reads the names of the workspace's leads among these ids; null for one that has none or cannot be decrypted. */
@@ -127,7 +128,7 @@ export async function findLeadNames(
   );
   return Promise.all(
     rows.map(async (row): Promise<[string, string | null]> => {
-      const person = await readPersonalData(dataKey, row);
+      const person = await decryptPerson(dataKey, row);
       return [row.id, person?.name ?? null];
     }),
   );
@@ -183,15 +184,13 @@ export function parseLeadRow(json: string): LeadRow {
 /**
  * Decrypts the personal data of a lead. A failure is logged, not thrown, because only this lead is damaged.
  *
- * @param dataKey the data key of the workspace; null if it has none.
+ * @param dataKey the data key of the workspace.
  * @returns null if it cannot be decrypted.
- * @throws Error if the workspace has no data key.
  */
-export async function readPersonalData(
-  dataKey: CryptoKey | null,
+export async function decryptPerson(
+  dataKey: CryptoKey,
   { id, sealed }: Pick<LeadRow, "id" | "sealed">,
 ): Promise<ReportedPerson | null> {
-  if (!dataKey) throw new Error(`the workspace of ${id} has no data key`);
   try {
     return await openJson<ReportedPerson>(dataKey, id, sealed);
   } catch (error) {
@@ -214,8 +213,8 @@ export const Lead = z
 export type Lead = z.infer<typeof Lead>;
 
 /** Decrypts a lead and returns its public shape; null if it cannot be decrypted. */
-export async function readLead(dataKey: CryptoKey | null, row: LeadRow): Promise<Lead | null> {
-  const person = await readPersonalData(dataKey, row);
+export async function decryptLead(dataKey: CryptoKey, row: LeadRow): Promise<Lead | null> {
+  const person = await decryptPerson(dataKey, row);
   if (!person) return null;
   return {
     id: row.id,

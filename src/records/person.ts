@@ -10,10 +10,12 @@ import { CustomFields } from "./custom-fields.ts";
 
 /**
  * The personal data of a lead. This list alone decides how a field is reported, encrypted, read, shown, exported and
- * erased; no column of the database has personal data. `absent` is shown for a field that was not reported.
+ * erased; no column of the database has personal data. `shownAs` is the name that clients use. `absent` is shown for a
+ * field that was not reported.
  */
 export const PERSONAL_FIELDS = {
   name: {
+    shownAs: "name",
     reported: text(1_000).nullish(),
     shown: z.string().nullable().openapi({
       description: "The person's name; null if unknown.",
@@ -22,6 +24,7 @@ export const PERSONAL_FIELDS = {
     absent: null,
   },
   email: {
+    shownAs: "email",
     reported: text(1_000).nullish(),
     shown: z.string().nullable().openapi({
       description: "The person's e-mail address; null if unknown.",
@@ -30,6 +33,7 @@ export const PERSONAL_FIELDS = {
     absent: null,
   },
   phone: {
+    shownAs: "phone",
     reported: text(100).nullish(),
     shown: z.string().nullable().openapi({
       description: "The person's phone number, as the source provided it; null if unknown.",
@@ -38,6 +42,7 @@ export const PERSONAL_FIELDS = {
     absent: null,
   },
   customFields: {
+    shownAs: "custom_fields",
     reported: CustomFields.nullish().describe("any JSON object; clients receive it unchanged"),
     shown: z.record(z.string(), z.unknown()).openapi({
       // Without this, the OpenAPI 3.0 document would call the properties nullable, which needs a type.
@@ -50,7 +55,10 @@ export const PERSONAL_FIELDS = {
     }),
     absent: {},
   },
-} satisfies Record<string, { reported: z.ZodType; shown: z.ZodType; absent: unknown }>;
+} as const satisfies Record<
+  string,
+  { shownAs: string; reported: z.ZodType; shown: z.ZodType; absent: unknown }
+>;
 
 type Fields = typeof PERSONAL_FIELDS;
 
@@ -59,18 +67,9 @@ export type ReportedPerson = { [F in keyof Fields]?: z.output<Fields[F]["reporte
 /** The fields with values for absent ones, by the names that the platform uses. */
 export type PersonalData = { [F in keyof Fields]: z.output<Fields[F]["shown"]> };
 
-type SnakeCase<Name extends string> = Name extends `${infer First}${infer Rest}`
-  ? `${First extends Uppercase<First> ? `_${Lowercase<First>}` : First}${SnakeCase<Rest>}`
-  : Name;
-
-type ShownShape = { [F in keyof Fields as SnakeCase<F>]: Fields[F]["shown"] };
+type ShownShape = { [F in keyof Fields as Fields[F]["shownAs"]]: Fields[F]["shown"] };
 
 const NAMES = Object.keys(PERSONAL_FIELDS) as (keyof Fields)[];
-
-/** Converts a name that the platform uses to the name that clients use. */
-function shownName(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-}
 
 /** The schemas of the fields in a report. */
 export const REPORTED_PERSON = Object.fromEntries(
@@ -79,7 +78,7 @@ export const REPORTED_PERSON = Object.fromEntries(
 
 /** The schemas of the fields in a lead, by the names that clients use. */
 export const SHOWN_PERSON = Object.fromEntries(
-  NAMES.map((name) => [shownName(name), PERSONAL_FIELDS[name].shown]),
+  Object.values(PERSONAL_FIELDS).map(({ shownAs, shown }) => [shownAs, shown]),
 ) as ShownShape;
 
 /** The schemas of the fields in a lead, by the names that the platform uses. */
@@ -96,8 +95,8 @@ export function toPersonalData(reported: ReportedPerson): PersonalData {
 
 /** Returns all fields by the names that clients use. */
 export function showPerson(reported: ReportedPerson): z.output<z.ZodObject<ShownShape>> {
-  const data = Object.entries(toPersonalData(reported));
-  return Object.fromEntries(data.map(([name, value]) => [shownName(name), value])) as z.output<
-    z.ZodObject<ShownShape>
-  >;
+  const data = toPersonalData(reported);
+  return Object.fromEntries(
+    NAMES.map((name) => [PERSONAL_FIELDS[name].shownAs, data[name]]),
+  ) as z.output<z.ZodObject<ShownShape>>;
 }

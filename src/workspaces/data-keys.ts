@@ -19,9 +19,10 @@ const DATA_KEY_BYTES = 32;
 /** Maximum data keys that an isolate caches. */
 const KEPT_MAX = 1_000;
 
-/** A workspace with its data key, encrypted; null if it has none. */
+/** A workspace, with its data key. */
 export interface WorkspaceKey {
   workspaceId: string;
+  /** The encrypted data key; null if the workspace does not live in this database. */
   sealedDataKey: string | null;
 }
 
@@ -43,8 +44,8 @@ export const openedDataKeys = new BoundedMap<CryptoKey>(KEPT_MAX);
  * Decrypts the data key of a workspace, unless this isolate has cached it.
  *
  * @param keys `ENCRYPTION_KEYS`.
- * @param sealed the encrypted data key, from `createDataKey`; null if the workspace has none.
- * @returns null if the workspace has none.
+ * @param sealed the encrypted data key, from `createDataKey`; null if the workspace does not live in this database.
+ * @returns null if `sealed` is null, and no key is cached.
  * @throws Error if none of the keys can decrypt it, or it is the data key of another workspace.
  */
 export async function openDataKey(
@@ -61,9 +62,9 @@ export async function openDataKey(
 }
 
 /**
- * Decrypts the data key of a workspace that must have one.
+ * Decrypts the data key of a workspace, like `openDataKey`.
  *
- * @throws Error if the workspace has none, because it does not live in this database any more.
+ * @throws Error also if the workspace does not live in this database, because it has just moved.
  */
 export async function expectDataKey(
   keys: string,
@@ -75,7 +76,7 @@ export async function expectDataKey(
   return key;
 }
 
-/** SQL expression: the encrypted data key of a workspace; null if it does not live in this database. */
+/** SQL expression: the encrypted data key of a workspace; null if the workspace does not live in this database. */
 export function sealedDataKeyOf(workspaceId: Column): SQL<string | null> {
   return sql`(SELECT ${workspaces.sealedDataKey} FROM ${workspaces} WHERE ${workspaces.id} = ${workspaceId})`;
 }
@@ -91,25 +92,24 @@ const selectSealedDataKey = prepared(
  * Returns the data key of a workspace. It is read and decrypted unless this isolate has cached it.
  *
  * @param keys `ENCRYPTION_KEYS`.
- * @returns null if the workspace does not live in this database.
- * @throws Error if the data key cannot be decrypted.
+ * @throws Error like `expectDataKey`.
  */
 export async function loadDataKey(
   db: Database,
   keys: string,
   workspaceId: string,
-): Promise<CryptoKey | null> {
+): Promise<CryptoKey> {
   const known = openedDataKeys.get(workspaceId);
   if (known) return known;
   const [workspace] = await query(db, selectSealedDataKey({ workspaceId }));
-  return openDataKey(keys, workspaceId, workspace?.sealedDataKey ?? null);
+  return expectDataKey(keys, { workspaceId, sealedDataKey: workspace?.sealedDataKey ?? null });
 }
 
 /**
  * Returns the data key of a workspace, like `loadDataKey`, to encrypt data that is about to be written.
  *
- * @throws InputError for a workspace that is unknown or being erased, unless this isolate has cached its key; Error if
- *   it has just moved, or its data key cannot be decrypted.
+ * @throws InputError for a workspace that is unknown or being erased, unless this isolate has cached its key; Error like
+ *   `expectDataKey`.
  */
 export async function loadDataKeyToWrite(
   db: Database,

@@ -16,7 +16,7 @@ export const RECORDS: Fault[] = [
     ["finding.ts", "items.length > limit ? found.at(-1) : undefined", "undefined", "a search for leads goes on behind the last one of its page"],
     ["finding.ts", '.normalize("NFC")', "", "any spelling of an e-mail address is found"],
     ["finding.ts", "    if (!found) unreadable.push(row.id);\n", "", "a lead that may be a person's is named, even if it cannot be decrypted"],
-    ["person.ts", "`_${letter.toLowerCase()}`", "letter", "public names are in snake case"],
+    ["person.ts", 'shownAs: "custom_fields"', 'shownAs: "customFields"', "public names are in snake case"],
     ["person.ts", "reported[name] ?? PERSONAL_FIELDS[name].absent", "reported[name]", "an absent field is null"],
     ["runs.ts", "        eq(automations.workspaceId, sql.placeholder(\"workspaceId\")),\n", "", "runs of another workspace's automation are not read"],
     ["removals.ts", "IS_REMOVED} LIMIT ${CLEANUP_MAX}", "IS_REMOVED} LIMIT 1000000", "runs are removed in pieces"],
