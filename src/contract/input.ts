@@ -9,15 +9,18 @@ export type Details = Omit<ErrorDetails, "parameter" | "reason"> & {
   reason?: ErrorDetails["reason"] | "not_found";
 };
 
-/** Invalid input. The message says in one line what is wrong and where, without the value. */
+/**
+ * Invalid input. The message says in one line what is wrong and where, without the value. It is for developers and
+ * operators, so only the Platform API returns it. The API and the portal return the path and the details (`toApiError`).
+ */
 export class InputError extends Error {
   readonly path: Path;
   readonly details: Details;
 
-  /** @param problem what is wrong; the message begins with the place. */
-  constructor(path: Path | string, problem: string, details: Details = {}) {
+  /** @param problem what is wrong at the path, or several faults as `describeFault` returns them. */
+  constructor(path: Path | string, problem: string | string[], details: Details = {}) {
     const parts = typeof path === "string" ? [path] : path;
-    super(parts.length > 0 ? `${placeOf(parts)}: ${problem}` : problem);
+    super(typeof problem === "string" ? describeFault(parts, problem) : problem.join("; "));
     this.path = parts;
     this.details = details;
   }
@@ -29,9 +32,17 @@ export class InputError extends Error {
   }
 }
 
-/** The error for a field that names something that does not exist. */
+/**
+ * The error for a field that names a webhook, or something of one, that does not exist. Over HTTP, it is a 404
+ * `webhook_not_found`.
+ */
 export function unknownInput(path: Path | string, problem: string): InputError {
   return new InputError(path, problem, { reason: "not_found" });
+}
+
+/** Describes what is wrong at a place; an empty path is the whole input. */
+function describeFault(path: Path, problem: string): string {
+  return path.length > 0 ? `${placeOf(path)}: ${problem}` : problem;
 }
 
 /** A path as text, such as `leads[0].agent.name`. */
@@ -90,11 +101,9 @@ export function toInputError(issues: readonly z.core.$ZodIssue[], value: unknown
   const other = issues.find((issue) => !isMissing(issue));
   const faults = [
     ...(missing.length > 0 ? [describeMissing(missing)] : []),
-    ...(other ? [new InputError(other.path, messageOf(other, value)).message] : []),
+    ...(other ? [describeFault(other.path, messageOf(other, value))] : []),
   ];
-  const error = new InputError(pathOf(first), "", detailsOf(first, value));
-  error.message = faults.join("; ");
-  return error;
+  return new InputError(pathOf(first), faults, detailsOf(first, value));
 }
 
 /** Names the missing fields in one clause. */
