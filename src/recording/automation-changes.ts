@@ -18,7 +18,7 @@ export const CONTROLLABLE = ["active", "paused"] as const satisfies AutomationSt
 type ControllableStatus = (typeof CONTROLLABLE)[number];
 
 function isControllable(status: AutomationStatus): status is ControllableStatus {
-  return status === "active" || status === "paused";
+  return CONTROLLABLE.some((each) => each === status);
 }
 
 export type Control =
@@ -52,7 +52,8 @@ export async function controlAutomation(
     if (!row) return { result: "not_found" };
     if (!isControllable(row.status)) return { result: "not_controllable", status: row.status };
     const now = clock();
-    const change = decideChange(row, { ...row, status, reportedAt: "latest" }, now);
+    const wanted = { ...changeableOf(row), id, workspaceId, status, reportedAt: "latest" as const };
+    const change = decideChange(row, wanted, now);
     if (!change) {
       // The automation already has the status. After a conflict, this call itself may have set it: if the reply to a
       // commit is lost, the database client repeats the commit, and that finds the automation changed. The wake-up
@@ -79,9 +80,14 @@ const CHANGEABLE = [
   "name",
   "status",
 ] as const satisfies (keyof AutomationRow)[];
+type Changeable = Pick<AutomationRow, (typeof CHANGEABLE)[number]>;
+
+function changeableOf(row: AutomationRow): Changeable {
+  return Object.fromEntries(CHANGEABLE.map((name) => [name, row[name]])) as Changeable;
+}
 
 /** An automation as the platform reports it, or as a client wants it to be. */
-export interface WantedAutomation extends Pick<AutomationRow, (typeof CHANGEABLE)[number]> {
+export interface WantedAutomation extends Changeable {
   id: string;
   workspaceId: string;
   /**
@@ -107,6 +113,9 @@ export interface AutomationChange {
  * If two different reports have the same time, the one that arrives later wins. Its `updatedAt` is a millisecond later,
  * because clients keep the later one of two copies. One with `latest` is dated later than the stored automation, so
  * that no older report overrides it.
+ *
+ * A change by a client has `latest`, and its automation is stored and not removed. So it has two results only: the status
+ * changes, or nothing does.
  *
  * @param now Unix milliseconds.
  * @returns null if nothing changes.
@@ -152,8 +161,6 @@ function toNew(
   return { ...wanted, reportedAt, updatedAt, createdAt, removedAt: null };
 }
 
-type Changeable = Pick<AutomationRow, (typeof CHANGEABLE)[number]>;
-
 /** Whether two reports say the same, apart from their times. */
 export function isSame(a: Changeable, b: Changeable): boolean {
   return CHANGEABLE.every((name) => a[name] === b[name]);
@@ -185,16 +192,14 @@ export function storeChanges(
   changes: AutomationChange[],
   now: number,
 ): Statements<"stored" | Conflict> {
-  // A map keeps the last entry of each id: from the end, that is the first change.
-  const firstById = new Map(changes.toReversed().map((change) => [change.after.id, change]));
-  const isUnchanged = areUnchanged([...firstById.values()]);
+  const byId = [...Map.groupBy(changes, ({ after }) => after.id).values()];
+  const isUnchanged = areUnchanged(byId.flatMap((ofOne) => ofOne.at(0) ?? []));
   const announced = changes.filter(isAnnounced);
   const eventIds = newEventIds(announced.length, now);
   const drafts = announced.map(({ after }, i) =>
     draftEvent("automation.status_changed", toAutomation(after), now, eventIds[i]),
   );
-  const lastOfEach = new Map(changes.map(({ after }) => [after.id, after]));
-  const rows = JSON.stringify([...lastOfEach.values()]);
+  const rows = JSON.stringify(byId.map((ofOne) => ofOne.at(-1)?.after));
   // All three parts have one condition, so either all changes are stored or none. It no longer holds once a row is
   // written, so the write comes last, and is one statement, into which 100 reports fit.
   const statements = combine({
