@@ -135,15 +135,18 @@ export function insertEach(
 }
 
 /**
- * Prepares one query, whose text is built once, on first use. `sql.placeholder` marks the places of values by name. A call
+ * Prepares a part, whose text is built once, on first use. `sql.placeholder` marks the places of values by name. A call
  * without one of these values throws an error.
  */
-export function prepared<P extends Part>(query: P) {
+export function prepared<P extends Part>(part: P) {
   let once: Statements<ResultOf<P>> | undefined;
   return (values: Record<string, unknown>): Statements<ResultOf<P>> => {
-    once ??= toStatements(query) as Statements<ResultOf<P>>;
-    const [{ sql, params }] = once.queries as [Query];
-    return { queries: [{ sql, params: fillPlaceholders(params, values) }], read: once.read };
+    once ??= toStatements(part) as Statements<ResultOf<P>>;
+    const queries = once.queries.map(({ sql, params }) => ({
+      sql,
+      params: fillPlaceholders(params, values),
+    }));
+    return { queries, read: once.read };
   };
 }
 

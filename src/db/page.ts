@@ -15,8 +15,7 @@ import {
 
 /*
  * Keyset pagination, newest first. A page starts after the position of the last item of the previous page, so rows that
- * are added in the meantime cause no gaps or repetitions.
- * A page of very large items is short (`PAGE_MAX_BYTES`).
+ * are added in the meantime cause no gaps or repetitions. A page of very large items is short (`PAGE_MAX_BYTES`).
  */
 
 /** A request for a page: at most `limit` items, older than `after`. */
@@ -61,7 +60,8 @@ const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 
 /**
  * Maximum items that fit on any page, however large they are. A page of up to this many items, such as the default one,
- * is read without `boundBytes`, with which SQLite reads each row up to four times, in tables of its own.
+ * is read without `boundBytes`. That adds up sizes in a window function, for which SQLite copies the rows to temporary
+ * tables. Each row then counts as read up to four times.
  */
 const FEW = PAGE_MAX_BYTES / RECORD_MAX_BYTES;
 
@@ -73,7 +73,7 @@ const FEW = PAGE_MAX_BYTES / RECORD_MAX_BYTES;
  *     ORDER BY created_at DESC, id DESC LIMIT :rows
  *
  * The order needs an index that begins with the columns of the other conditions, such as `leads_newest`. A page of
- * up to `FEW` items then reads at most `limit + 3` rows.
+ * up to `FEW` items then reads few rows beyond its own, at any depth (docs/performance.md).
  *
  * The function fills in the placeholders `at` and `id` of `isOnPage`, and `rows` of the limit, which is added here. Its
  * caller passes the values of all others, such as `workspaceId`.
