@@ -59,9 +59,8 @@ export function announce(
   // Only ids, so they fit into one parameter, unlike the bodies.
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return combine({
-    // If the transaction is tried again after it was committed, it must create no second delivery. Usually, `isAnnounced`
-    // prevents that, because the record is stored. A run may have been deleted with its automation between the tries.
-    // Its event remains, so NOT EXISTS finds the event of the first try. The event of this try is inserted after that.
+    // A repeated try finds the event of the first one. `isAnnounced` alone is not enough, because a run may be deleted in
+    // between.
     deliveries: insertFrom(
       deliveries,
       {

@@ -9,8 +9,8 @@ import type { AppEnv } from "./context.ts";
 const JSON_TYPE = /^application\/json[ \t]*(;.*)?$/i;
 
 /**
- * Passes a body within the limits of `readBody` to the validator of the route, which would read one of any size, and
- * parses it. If it is not JSON, the validator throws an `HTTPException` (`handleError`).
+ * Passes a body within the limits of `readBody` to the validator of the route, which would read one of any size. The
+ * validator parses it, and throws an `HTTPException` if it is not JSON (`handleError`).
  *
  * @throws ApiError like `readBody`.
  */

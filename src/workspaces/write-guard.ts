@@ -73,19 +73,6 @@ const failIfSessionEnded = failIfRefused(
   sql`CASE WHEN NOT ${workspaces.accessGranted} THEN ${DENIED} WHEN ${hasEnded} THEN ${ENDED} END`,
 );
 
-const ERASING = "erasing";
-
-/** A statement that fails, like those above, if the workspace is being erased. It passes for an unknown workspace. */
-export const failIfErasing = prepared(
-  sql`SELECT json_extract('{}', iif((SELECT ${workspaces.erasing} FROM ${workspaces}
-    WHERE ${workspaces.id} = ${sql.placeholder("workspaceId")}), ${REFUSED + ERASING}, ${PERMITTED}))`,
-);
-
-/** Whether a transaction has failed because of `failIfErasing`. */
-function isErasing(error: unknown): boolean {
-  return error instanceof Error && error.message.includes(REFUSED + ERASING);
-}
-
 /**
  * Makes the guard of a request's writes: a transaction fails with the refusal of an admission if the access of the
  * request has ended.
@@ -103,6 +90,21 @@ function toRefusal(error: unknown): unknown {
   const { message } = error as Error;
   const code = [ENDED, DENIED].find((each) => message.includes(REFUSED + each));
   return code ? new ApiError(code) : error;
+}
+
+/* The rest is about all writes, including those of the platform. */
+
+const ERASING = "erasing";
+
+/** A statement that fails, like `failIfRefused`, if the workspace is being erased. It passes for an unknown workspace. */
+export const failIfErasing = prepared(
+  sql`SELECT json_extract('{}', iif((SELECT ${workspaces.erasing} FROM ${workspaces}
+    WHERE ${workspaces.id} = ${sql.placeholder("workspaceId")}), ${REFUSED + ERASING}, ${PERMITTED}))`,
+);
+
+/** Whether a transaction has failed because of `failIfErasing`. */
+function isErasing(error: unknown): boolean {
+  return error instanceof Error && error.message.includes(REFUSED + ERASING);
 }
 
 /**
