@@ -207,6 +207,8 @@ export const REMOVED_AUTOMATIONS_KEPT_DAYS = 15;
 export const REDELIVERIES_PER_HOUR = 20_000;
 /** Maximum replays that are stored of a subscription. A new one replaces the oldest that has ended. */
 export const REPLAYS_MAX = 50;
+/** A replay is stopped after this time, because the events that it has not sent yet are not deleted until then. */
+export const REPLAY_MAX_DAYS = 7;
 
 /** The maximum age of an event that can be sent again. */
 export const REDELIVERY_MAX_AGE_MS = 30 * DAY_MS;

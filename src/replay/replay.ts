@@ -8,8 +8,8 @@ import {
 } from "../contract/enumerations.ts";
 import { eventIdAt, randomId } from "../contract/ids.ts";
 import { InputError, unknownInput } from "../contract/input.ts";
-import { REDELIVERIES_PER_HOUR, RESENDS_PENDING_MAX } from "../contract/limits.ts";
-import { MINUTE_MS } from "../contract/time.ts";
+import { REDELIVERIES_PER_HOUR, REPLAY_MAX_DAYS, RESENDS_PENDING_MAX } from "../contract/limits.ts";
+import { DAY_MS, MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, withoutRetries } from "../db/client.ts";
 import { deliveries, events, PRIORITY, type Priority, subscriptions } from "../db/schema.ts";
@@ -144,7 +144,7 @@ export async function continueReplay(
 }
 
 /**
- * Takes the next step of a replay for the scheduled job: examines a part, finishes a stop, or ends it. If the workspace
+ * Takes the next step of a replay for the scheduled job: examines a part, ends it, or stops one that takes too long. If the workspace
  * has sent too many events again in this hour, the replay waits for the next one.
  *
  * @param now when the run of the job began.
@@ -156,7 +156,8 @@ export async function advanceUnended(
   now: number,
   hasMore: () => boolean,
 ): Promise<QueueName | null> {
-  if (replay.result === "stopped") await stop(db, replay, now, hasMore);
+  const isTooOld = now - replay.createdAt >= REPLAY_MAX_DAYS * DAY_MS;
+  if (replay.result === "stopped" || isTooOld) await stop(db, replay, now, hasMore);
   else if (replay.cursor === null) await endIfDone(db, replay, now);
   else {
     try {

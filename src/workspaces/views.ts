@@ -1,5 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { RedeliveryState, StatusClass, WebhookEvent } from "../contract/enumerations.ts";
+import { REPLAY_MAX_DAYS } from "../contract/limits.ts";
 
 /* The shapes in which operations and the portal's page show a workspace, its API keys, its changes and its replays. */
 
@@ -48,7 +49,9 @@ export const ReplayView = z.object({
   result: z
     .enum(["done", "stopped", "interrupted"])
     .nullable()
-    .describe("interrupted: the webhook was disabled or deleted; null until it has ended"),
+    .describe(
+      `stopped: by a person, or after ${REPLAY_MAX_DAYS} days; interrupted: the webhook was disabled or deleted; null until it has ended`,
+    ),
 });
 export type ReplayView = z.infer<typeof ReplayView>;
 

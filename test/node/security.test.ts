@@ -12,6 +12,7 @@ import {
   PORTAL_CHANGES_KEPT,
   PORTAL_LASTING_CHANGES_PER_DAY,
   REDELIVERIES_PER_HOUR,
+  REPLAY_MAX_DAYS,
   REPLAYS_MAX,
   RESENDS_PENDING_MAX,
   RESPONSES_PER_DAY,
@@ -44,7 +45,7 @@ const BOUNDS: Record<string, unknown[]> = {
   "leads that a search in the portal decrypts": [SEARCHED_MAX],
   "events that a replay examines and schedules": [REDELIVERY_EXAMINED_MAX],
   "events that are sent again, by id and by range": [REDELIVERIES_PER_HOUR],
-  replays: [REPLAYS_MAX],
+  replays: [REPLAYS_MAX, REPLAY_MAX_DAYS],
   "resends that are pending": [RESENDS_PENDING_MAX],
   "test events": [TEST_EVENTS_PER_MINUTE * 60],
   "stored responses, to failed attempts and test events": [
@@ -52,6 +53,7 @@ const BOUNDS: Record<string, unknown[]> = {
     RESPONSE_KEPT_BYTES + HEADERS_KEPT_BYTES,
   ],
   "pending deliveries": [PENDING_MAX],
+  "pending deliveries that the scheduled job counts": [PENDING_MAX],
   webhooks: [SUBSCRIPTIONS_MAX, AGREED_SUBSCRIPTIONS_MAX],
   "settled events": [vars.EVENTS_KEPT_MAX, vars.EVENTS_KEPT_DAYS],
   "entries of the audit trail about URLs, secrets and headers": [

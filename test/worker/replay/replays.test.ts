@@ -4,10 +4,11 @@ import { describe, expect, test } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import {
   REDELIVERIES_PER_HOUR,
+  REPLAY_MAX_DAYS,
   REPLAYS_MAX,
   RESENDS_PENDING_MAX,
 } from "../../../src/contract/limits.ts";
-import { isoTime } from "../../../src/contract/time.ts";
+import { DAY_MS, isoTime, MINUTE_MS } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { type ReplayFilter, replays, workspaces } from "../../../src/db/schema.ts";
 import type { Redelivered } from "../../../src/history/views.ts";
@@ -286,6 +287,18 @@ describe("a replay that is stopped", () => {
     await sweep(env, Date.now() + HOUR_MS);
     expect((await replayOf(webhookId)).endedAt).not.toBeNull();
     expect(await statesOf(webhookId)).toEqual({ cancelled: 2 });
+  });
+
+  test("is also one that has not ended after seven days", async () => {
+    const { webhookId, since } = await withEvents(2, "exhausted");
+    await Platform.redeliver({ webhookId, since });
+    const endsAt = Date.parse((await replayOf(webhookId)).createdAt) + REPLAY_MAX_DAYS * DAY_MS;
+    await sweep(env, endsAt - 1);
+    expect(await replayOf(webhookId)).toMatchObject({ result: null });
+    expect(await statesOf(webhookId)).toEqual({ pending: 2 });
+    await sweep(env, endsAt + MINUTE_MS);
+    expect(await replayOf(webhookId)).toMatchObject({ result: "stopped" });
+    expect(await statesOf(webhookId)).toEqual({ exhausted: 2 });
   });
 
   test("leaves alone what was resent in the meantime, or sent by another replay", async () => {
