@@ -51,8 +51,8 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
 
 /**
  * Handles a read. If this isolate has cached the workspace of the key, the route reads before the key's gate has
- * decided. No more reads begin early than the window of the key has left. Otherwise, a flood would read as often as it
- * asks, although its requests are refused.
+ * decided. No more reads begin early than the key's window had left at its last admission here. Otherwise, a flood would
+ * read as often as it asks, although its requests are refused.
  */
 async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
   const known = knownKeys.get(keyHash);

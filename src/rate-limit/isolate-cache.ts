@@ -21,8 +21,8 @@ export interface KnownKey {
 }
 
 /**
- * Caches results of gates, with their windows: the last refusal of each key, and the last failure of each IP address.
- * Once a window is used up, a flood of requests reaches its gate at most once every two seconds.
+ * Caches results of gates, with their windows: the refusals of keys that have used theirs up, and the last failure of
+ * each IP address. Once a window is used up, a flood of requests reaches its gate at most once every two seconds.
  */
 class ResultCache<Result extends { rateLimit: RateLimit }> {
   readonly #known = new BoundedMap<{
@@ -46,7 +46,7 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
 
   /**
    * Repeats a refusal whose window is used up, with the window as of `now`. Returns null if the gate must be called,
-   * because none is cached, or the window has something left.
+   * because it is not cached, or its window has something left.
    */
   repeatRefusal(name: string, now: number): Result | null {
     const known = this.#known.get(name);
