@@ -113,6 +113,22 @@ describe("POST /platform", () => {
     expect((await post("/platform/health", {}, { address })).status).toBe(200);
   });
 
+  test("is logged with the pseudonym of the IP address, whether the key is valid or not", async () => {
+    const log = vi.spyOn(console, "log");
+    const address = freshAddress();
+    for (const token of [KEY, null]) await post("/platform/health", {}, { token, address });
+    const requests = log.mock.calls
+      .map(([line]) => JSON.parse(line))
+      .filter(({ event }) => event === "request")
+      .map((line) => [line.status, line.address]);
+    const pseudonym = requests[0]?.[1];
+    expect(pseudonym).toMatch(/^[0-9a-f]{16}$/);
+    expect(requests).toEqual([
+      [200, pseudonym],
+      [401, pseudonym],
+    ]);
+  });
+
   test("takes a hundred of the largest records, and no larger body", async () => {
     const { workspaceId } = await openWorkspace();
     const leads = Array.from({ length: 100 }, (_, i) => {
