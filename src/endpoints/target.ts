@@ -1,5 +1,6 @@
 import ipaddr from "ipaddr.js";
 import { URL_MAX_LENGTH } from "../contract/limits.ts";
+import { toStreamSafe } from "../primitives/text.ts";
 
 /*
  * Endpoints are the URLs to which events are sent. This file has the policy for them. The other files of this folder:
@@ -95,8 +96,10 @@ function isMeasured(text: string): boolean {
   if (text.length > URL_MAX_LENGTH || CHANGED_BY_PARSER.test(text)) return false;
   const authority = authorityOf(text);
   const written = authority.slice(authority.lastIndexOf("@") + 1).replace(/:\d*$/, "");
+  const decoded = decode(written);
+  if (toStreamSafe(decoded) !== decoded) return false;
   // The parser normalizes a host, which can make eighteen characters of one.
-  const host = decode(written).normalize("NFKC");
+  const host = decoded.normalize("NFKC");
   const labels = host.split(DOTS).map((label) => [...label].length);
   return (
     [...host].length <= HOST_MAX_LENGTH + 1 && labels.every((length) => length <= LABEL_MAX_LENGTH)

@@ -6,6 +6,7 @@ import { LEAD_SEARCH_MAX_LENGTH } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
 import type { Page, PageRequest } from "../db/page.ts";
+import { toStreamSafe } from "../primitives/text.ts";
 import { decryptPerson, findLead, type LeadRow, readLeadPage } from "./leads.ts";
 import { PERSON, toPersonalData } from "./person.ts";
 
@@ -143,7 +144,8 @@ async function decryptFound(dataKey: CryptoKey, row: LeadRow): Promise<FoundLead
  */
 function matching(text: string): (lead: FoundLead) => boolean {
   const wanted = fold(text);
-  const words = wanted.split(" ");
+  // One character can become four words, so a text could have hundreds of the same ones.
+  const words = [...new Set(wanted.split(" "))];
   // A name with a digit is no phone number.
   const isNumber = !/[\p{L}@]/u.test(text) && digitsOf(text).length >= PHONE_DIGITS_MIN;
   const numbers = isNumber ? numbersIn(text) : [];
@@ -159,12 +161,13 @@ function matching(text: string): (lead: FoundLead) => boolean {
 
 /** Returns a text without case, accents and repeated spaces. */
 function fold(text: string): string {
-  return text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase().replace(/\s+/g, " ").trim();
+  const letters = toStreamSafe(text).normalize("NFKD").replace(/\p{M}/gu, "");
+  return letters.toLowerCase().replace(/\s+/g, " ").trim();
 }
 
 /** Normalizes an e-mail address, so that its spellings are equal. */
 function sameEmail(address: string): string {
-  return address.trim().normalize("NFC").toLowerCase();
+  return toStreamSafe(address.trim()).normalize("NFC").toLowerCase();
 }
 
 /** Whether the phone number of a lead may be one of these numbers. */
@@ -200,7 +203,7 @@ function hasTrunkZero(long: string, short: string): boolean {
 /** Returns the digits of a phone number, without leading zeros, an optional trunk zero and an extension. */
 function digitsOf(number: string): string {
   return (
-    number
+    toStreamSafe(number)
       .normalize("NFKC")
       // Arabic and Persian digits become ASCII.
       .replace(/[\u0660-\u0669\u06F0-\u06F9]/g, (digit) => String(digit.charCodeAt(0) & 15))

@@ -16,6 +16,7 @@ export const EVENTS: Fault[] = [
     ["subscriptions/subscriptions.ts", "        ...changed,\n        ...cancelUnlisted(events),", "        ...cancelUnlisted(events),", "nothing is sent to a former URL"],
     ["delivery/response.ts", "...(location === undefined ? {} : { location: mask(location) }),", "", "a redirect that repeats a secret does not show it"],
     ["delivery/post.ts", "status >= 300 && status < 400 ? ", "status < 400 ? ", "the location of what was created is no redirect"],
+    ["endpoints/target.ts", "  if (toStreamSafe(decoded) !== decoded) return false;\n", "", "no URL with a long run of combining marks is normalized"],
     ["endpoints/target.ts", "((parts[4] ?? 0) & 0xfdff) === 0 && ", "", "a public address that resembles ISATAP is accepted"],
     ["delivery/response.ts", ", toHtml(part)", "", "a secret is masked in HTML, too"],
     ["email/notification.ts", "since: Math.min(...subjects", "since: Math.max(...subjects", "an e-mail says since when the first of its subscriptions fails"],

@@ -10,6 +10,9 @@ function faultOf(url: string, allowLocal = false): TargetFault | null {
 /** URLs with these hosts, which are separated by spaces. */
 const to = (hosts: string) => hosts.split(" ").map((host) => `https://${host}/in`);
 
+/** More combining marks in a row than any language has. The time to normalize them is quadratic. */
+const MARKS = "\u0301".repeat(31);
+
 /** A URL of this length. */
 const long = (length: number) => "https://hooks.example.com/".padEnd(length, "a");
 
@@ -44,6 +47,7 @@ test.each<[what: string, fault: TargetFault | null, ...urls: string[]]>([
       ],
     ),
   ],
+  ["as many combining marks as text may have", null, `https://a${MARKS.slice(1)}.example.com/`],
   ["an emoji at its end", null, "https://a.example/\u2764\ufe0f"],
   [
     "what the parser would drop or replace",
@@ -77,6 +81,7 @@ test.each<[what: string, fault: TargetFault | null, ...urls: string[]]>([
       `${"例え。".repeat(90)}jp \u00ad${"\u00ad".repeat(253)}a.example a@${"例".repeat(64)}.jp`,
     ),
     ...["https:", "https:\\", "https:////"].map((start) => `${start}${"例".repeat(64)}.jp?@`),
+    ...to(`a${MARKS}.example.com a${encodeURIComponent(MARKS)}.example.com`),
   ],
   [
     "a label of 63 characters once it is encoded, and of more units before",

@@ -1,8 +1,8 @@
 import { env } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { RECORD_MAX_BYTES } from "../../../src/contract/limits.ts";
 import { openDatabase } from "../../../src/db/client.ts";
-import { findPerson } from "../../../src/records/finding.ts";
+import { findLeadIds, findPerson } from "../../../src/records/finding.ts";
 import { toPersonalData } from "../../../src/records/person.ts";
 import { leadReport, openWorkspace, Platform, pagesOf } from "../../support/api.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
@@ -148,4 +148,53 @@ test("a person is found by another spelling of a phone number, and nobody else",
   const { ids } = await Platform.recordLeads({ workspaceId, leads });
   for (const [i, [, phone]] of spellings.entries())
     expect(await findAll({ workspaceId, phone }), phone).toEqual([[ids[i]]]);
+});
+
+/** Calls of a method of strings that `work` makes: the text, and the argument. */
+async function callsOf(method: "normalize" | "includes", work: () => Promise<unknown>) {
+  const spy = vi.spyOn(String.prototype, method);
+  try {
+    await work();
+    return spy.mock.calls.map(([argument], i) => [String(spy.mock.contexts[i]), argument] as const);
+  } finally {
+    spy.mockRestore();
+  }
+}
+
+/** Marks that `normalize` has to sort, in a time that grows with the square of their number. */
+const MARKS = "\u0301".repeat(500) + "\u0323".repeat(498);
+const PAGE = { limit: 10, after: null };
+
+test("no search normalizes a long run of combining marks, and a lead with one is found by its own text", async () => {
+  const { workspaceId } = await openWorkspace();
+  const db = openDatabase(env.DB);
+  const marked = { name: MARKS, email: `${MARKS}@x`, phone: MARKS.slice(450, 550) };
+  const leads = [leadReport("marked", marked), leadReport("other", { email: "other@example.com" })];
+  const { ids } = await Platform.recordLeads({ workspaceId, leads });
+  const find = (wanted: object) => findPerson(db, env.ENCRYPTION_KEYS, workspaceId, wanted, null);
+  const { email } = marked;
+  expect((await find({ email })).items.map(({ id }) => id)).toEqual([ids[0]]);
+  const calls = await callsOf("normalize", async () => {
+    for (const wanted of [{ email }, { phone: "0612345678" }]) await find(wanted);
+    for (const text of ["zzzz", "0612345678", MARKS.slice(400, 600)])
+      await findLeadIds(db, env.ENCRYPTION_KEYS, workspaceId, text, PAGE);
+  });
+  const runs = calls.map(([text]) => text.match(/\p{M}+/u)?.[0].length ?? 0);
+  expect(Math.max(...runs)).toBe(30);
+});
+
+test("a search compares each of its words once, although one character can become several", async () => {
+  const { workspaceId } = await openWorkspace();
+  const leads = [leadReport("arabic", { name: `${"\ufdfb".repeat(190)} \ufdfa` })];
+  const { ids } = await Platform.recordLeads({ workspaceId, leads });
+  const db = openDatabase(env.DB);
+  const text = "\ufdfa ".repeat(100);
+  let found: unknown;
+  const calls = await callsOf("includes", async () => {
+    found = await findLeadIds(db, env.ENCRYPTION_KEYS, workspaceId, text, PAGE);
+  });
+  expect(found).toEqual({ items: ids, next: null });
+  expect(calls.filter(([name]) => name.startsWith("جل")).map(([, word]) => word)).toEqual(
+    "\ufdfa".normalize("NFKD").split(" "),
+  );
 });
