@@ -165,9 +165,9 @@ export async function advanceUnended(
       if (part) return part.queue;
       await interrupt(db, replay, now);
     } catch (error) {
+      // Its subscription was deleted, and its row will be, or the workspace has sent too many events again in this hour.
       if (!(error instanceof InputError)) throw error;
-      const isDeleted = error.details.retry_after_seconds === undefined;
-      await (isDeleted ? interrupt : touch)(db, replay, now);
+      await touch(db, replay, now);
     }
   }
   return null;

@@ -40,8 +40,8 @@ interface Examined {
 
 /**
  * Stores that a call has examined a part of a replay, in the transaction that makes `wanted` pending and after it. If
- * another call has examined the same part, only the first of them counts. A new replay replaces the oldest one that has
- * ended, beyond `REPLAYS_MAX`.
+ * another call has examined the same part, only the first of them counts. A replay that examines no more has no cursor, so
+ * its row stays as it is. A new replay replaces the oldest one that has ended, beyond `REPLAYS_MAX`.
  */
 export function noteExamined(
   subscriptionId: string,
@@ -74,7 +74,7 @@ export function noteExamined(
       examinedAt: excluded(replays.examinedAt),
       scheduled: sql`${replays.scheduled} + ${excluded(replays.scheduled)}`,
     },
-    setWhere: sql`${replays.cursor} = ${from} AND ${replays.result} IS NULL`,
+    setWhere: sql`${replays.cursor} = ${from}`,
   });
   const { endedAt, createdAt, id } = replays;
   const pruned = sql`DELETE FROM ${replays} WHERE ${isOf(subscriptionId)} AND ${id} IN (

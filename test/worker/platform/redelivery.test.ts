@@ -143,6 +143,7 @@ test("A replay names the types of which no event is stored, because no webhook l
   const none = { count: 0, nextCursor: null };
   expect(await replay()).toEqual({ ...none, notStored: ["run.completed", "lead.created"] });
   expect(await replay({ type: "lead.created" })).toEqual({ ...none, notStored: ["lead.created"] });
+  expect(await replay({ states: ["exhausted"] })).toEqual(none);
   await record("2");
   expect(await replay({ type: "lead.created" })).toEqual(none);
   expect((await api.get<{ data: object[] }>("/v1/leads")).body.data).toHaveLength(2);

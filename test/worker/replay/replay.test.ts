@@ -576,7 +576,7 @@ describe("a replay of a range", () => {
     const run = runs[0]?.id ?? "";
     await end(500, first);
     await end(null, second);
-    await end(422, run);
+    await end(499, run);
     return { id, first, second, run };
   }
 
@@ -619,7 +619,7 @@ describe("a replay of a range", () => {
 
   test.each([
     ["an event type", { type: "run.completed" }, "run"],
-    ["a status", { status: 422 }, "run"],
+    ["a status", { status: 499 }, "run"],
     ["a class of statuses", { status: "5xx" }, "first"],
     ["no response", { status: "none" }, "second"],
     ["an end", { until: T0 + 1, status: 500 }, "first"],

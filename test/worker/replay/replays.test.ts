@@ -106,6 +106,8 @@ describe("a replay", () => {
 
   test("is continued by its cursor alone, in its own range", async () => {
     const { webhookId, since } = await withEvents(REDELIVERY_EXAMINED_MAX + 2);
+    // No call examines the whole range, so none says that no run is stored.
+    await setSubscription(webhookId, { events: ["lead.created", "run.completed"] });
     const first = await Platform.redeliver({ webhookId, since, states: ["missed"] });
     expect(first.count).toBe(REDELIVERY_EXAMINED_MAX);
     expect(await replayOf(webhookId)).toMatchObject({ isExamining: true });
@@ -131,18 +133,20 @@ describe("a replay", () => {
   });
 
   test("is continued by the scheduled job once its caller has gone, a part in each run", async () => {
-    const { webhookId, since } = await withEvents(2 * REDELIVERY_EXAMINED_MAX + 1);
-    await Platform.redeliver({ webhookId, since });
+    const { webhookId, since } = await withEvents(3 * REDELIVERY_EXAMINED_MAX + 1);
+    const { nextCursor } = await Platform.redeliver({ webhookId, since });
+    await db.update(replays).set({ examinedAt: 0 }).where(eq(replays.subscriptionId, webhookId));
+    await Platform.redeliver({ webhookId, since, cursor: nextCursor });
     for (const [after, parts] of [
-      [0, 1],
-      [1, 2],
+      [0, 2],
+      [1, 3],
     ] as const) {
       await sweep(env, Date.now() + after * HOUR_MS);
       const scheduled = parts * REDELIVERY_EXAMINED_MAX;
       expect(await replayOf(webhookId)).toMatchObject({ isExamining: true, scheduled });
     }
     await sweep(env, Date.now() + HOUR_MS);
-    const scheduled = 2 * REDELIVERY_EXAMINED_MAX + 1;
+    const scheduled = 3 * REDELIVERY_EXAMINED_MAX + 1;
     expect(await replayOf(webhookId)).toMatchObject({ isExamining: false, scheduled });
   });
 
@@ -170,6 +174,10 @@ describe("a replay", () => {
     const ended = await replayOf(webhookId);
     expect(ended).toMatchObject({ result: "interrupted", isExamining: false });
     expect(ended.endedAt).not.toBeNull();
+    // There is nothing left to stop.
+    await Platform.stopReplay({ webhookId, replayId: ended.replayId });
+    expect(await replayOf(webhookId)).toEqual(ended);
+    expect(await statesOf(webhookId)).toEqual({ pending: REDELIVERY_EXAMINED_MAX });
   });
 
   test("does not go on after its subscription was disabled and enabled at once", async () => {
@@ -237,7 +245,7 @@ describe("a replay that is stopped", () => {
     const failed = { state: "pending", priority: 2, stepsUsed: 1, settledAt: null } as const;
     await setDeliveries(webhookId, failed, retrying);
     await Platform.redeliver({ webhookId, since });
-    await setDeliveries(webhookId, { state: "delivered", attemptsMade: 2 }, sent);
+    await setDeliveries(webhookId, { state: "delivered", attemptsMade: 2, settledAt: 1 }, sent);
     const { replayId } = await replayOf(webhookId);
     await Platform.stopReplay({ webhookId, replayId });
     const stopped = await replayOf(webhookId);
@@ -253,6 +261,8 @@ describe("a replay that is stopped", () => {
       // It has a delivery now, which was not sent.
       [String(missed)]: "cancelled",
     });
+    const open = items.filter(({ settledAt }) => settledAt === null);
+    expect(open.map(({ eventId }) => eventId)).toEqual([retrying]);
     // Its success is shown once.
     const { attemptLog } = await Platform.readDelivery({ webhookId, eventId: delivered });
     expect(attemptLog).toHaveLength(1);
@@ -333,9 +343,10 @@ describe("the replays of a subscription", () => {
     await insertReplays(workspaceId, webhookId, [null, ...ended(REPLAYS_MAX - 1)]);
     await Platform.redeliver({ webhookId, since });
     const { items } = await Platform.listReplays({ webhookId });
-    const times = items.map(({ createdAt }) => Date.parse(createdAt)).toSorted((a, b) => a - b);
+    const times = items.map(({ createdAt }) => Date.parse(createdAt));
+    expect(times).toEqual(times.toSorted((a, b) => b - a));
     // The first one has not ended.
-    expect(times.slice(0, 2)).toEqual([0, 2]);
+    expect(times.slice(-2)).toEqual([2, 0]);
     expect(items).toHaveLength(REPLAYS_MAX);
     await db.update(replays).set({ endedAt: null }).where(eq(replays.subscriptionId, webhookId));
     await storeEvents(workspaceId, webhookId, 1, Date.now() - HOUR_MS, "missed");
@@ -346,15 +357,24 @@ describe("the replays of a subscription", () => {
     expect((await Platform.listReplays({ webhookId })).items).toHaveLength(REPLAYS_MAX);
   });
 
-  test("of one workspace do not hold up those of another", async () => {
+  test("of one workspace do not hold up those of another, and wait while it moves", async () => {
     const many = await withEvents(0);
     await insertReplays(many.workspaceId, many.webhookId, Array(60).fill(null));
-    const one = await withEvents(0);
-    await insertReplays(one.workspaceId, one.webhookId, [null]);
+    const [one, moving] = [await withEvents(0), await withEvents(0)];
+    for (const { workspaceId, webhookId } of [one, moving])
+      await insertReplays(workspaceId, webhookId, [null]);
+    const lock = (writeLock: "draining" | null) =>
+      db.update(workspaces).set({ writeLock }).where(eq(workspaces.id, moving.workspaceId)).run();
+    await lock("draining");
     const found = await findUnended(openDatabase(WORKSPACE_DB), Date.now() + HOUR_MS);
-    expect(found.map(({ workspaceId }) => workspaceId)).toContain(one.workspaceId);
+    await lock(null);
+    const owners = found.map(({ workspaceId }) => workspaceId);
+    expect([one, moving].map(({ workspaceId }) => owners.includes(workspaceId))).toEqual([
+      true,
+      false,
+    ]);
     // The later tests look at their own.
-    for (const { workspaceId } of [many, one])
+    for (const { workspaceId } of [many, one, moving])
       await db.delete(replays).where(eq(replays.workspaceId, workspaceId));
   });
 
@@ -464,6 +484,8 @@ describe("the events that a workspace sends again in an hour", () => {
     const resend = (from: number, to: number) =>
       Platform.redeliver({ webhookId, eventIds: ids.slice(from, to) });
     await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR - RESENDS_PENDING_MAX);
+    // A new event that waits is no resend.
+    await announceLeads(workspaceId, 1, Date.now());
     await resend(0, RESENDS_PENDING_MAX - 1);
     expect(await errorOf(resend(RESENDS_PENDING_MAX - 1, RESENDS_PENDING_MAX + 1))).toContain(
       "resends of the webhook are pending",
