@@ -194,6 +194,7 @@ describe("a move", () => {
 
   test("shows how many rows it has copied of those there are", async () => {
     const { workspaceId } = await openWithLeads(10);
+    const { created } = await Platform.ledger({});
     const step = () => advanceMove(env, workspaceId, "DB_3", () => false);
     expect(await step()).toEqual({ done: false, stage: "draining", copied: 0, rows: 32 });
     await moveUntil(workspaceId, "copying");
@@ -206,6 +207,8 @@ describe("a move", () => {
     }
     expect(counts.slice(0, 3)).toEqual([1, 1, 11]);
     expect(counts).toContain(32);
+    // Rows that two databases have count once.
+    expect(await Platform.ledger({})).toMatchObject({ created });
     await moved(workspaceId, "DB_3");
   });
 

@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { and, eq, isNotNull } from "drizzle-orm";
 import { describe, expect, test, vi } from "vitest";
 import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
+import { commit } from "../../../src/db/client.ts";
 import { attempts, deliveryCounts } from "../../../src/db/schema.ts";
 import { startOfDay } from "../../../src/delivery/attempts.ts";
 import {
@@ -15,7 +16,7 @@ import {
 } from "../../../src/delivery/response.ts";
 import { createSender } from "../../../src/delivery/send.ts";
 import { importKey } from "../../../src/encryption/seal.ts";
-import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
+import { endOverlap, rotateSecret } from "../../../src/subscriptions/rotation.ts";
 import { Platform, recordLead } from "../../support/api.ts";
 import {
   allowProbes,
@@ -56,6 +57,11 @@ test("The health of a subscription has the response to the attempt that failed l
   const lastFailure = { status: 401, response: { body: "who are you?", truncated: false } };
   expect(await Platform.readWebhook({ webhookId: id })).toMatchObject({ lastFailure });
   expect((await Platform.listWebhooks({ workspaceId })).items).toMatchObject([{ lastFailure }]);
+  // Of a later attempt, no response was stored.
+  await setDeliveries(id, { lastAt: Date.now() + 1_000 });
+  expect(await Platform.readWebhook({ webhookId: id })).toMatchObject({
+    lastFailure: { status: 401, response: null },
+  });
 });
 
 async function logOf(webhookId: string, eventId: string) {
@@ -153,15 +159,34 @@ test.each<[string, (id: string, leadId: string) => Promise<unknown>]>([
   },
 );
 
-test("An attempt right after the end of an overlap shows no signature, as it may have had either", async () => {
-  const { id, eventId } = await withOwed("says-500", { says: "no" });
-  await rotateSecret(db, env.ENCRYPTION_KEYS, id, 3_600, Date.now() - 10_000);
-  await Platform.endSecretOverlap({ webhookId: id });
-  await deliver(id);
-  const [attempt] = await logOf(id, eventId);
-  expect(attempt?.request?.headers).toMatchObject({ "X-Service-Webhook": id });
-  expect(attempt?.request?.headers["X-Service-Signature"]).toBeUndefined();
-});
+const rotate = (id: string, at: number) => rotateSecret(db, env.ENCRYPTION_KEYS, id, 3_600, at);
+
+test.each<[what: string, change: (id: string, at: number) => Promise<unknown>]>([
+  ["a rotation", rotate],
+  [
+    "the end of an overlap",
+    async (id, at) => {
+      await rotate(id, at - 10_000);
+      await commit(db, endOverlap(id, at));
+    },
+  ],
+])(
+  "An attempt in the two seconds after %s shows no signature, as it may have had either",
+  async (...row) => {
+    const [, change] = row;
+    const { id, eventId } = await withOwed("says-500", { says: "no" });
+    await deliver(id);
+    const at = Date.now();
+    await change(id, at);
+    const isSigned = async (afterMs: number) => {
+      await setAttempts(id, { at: at + afterMs });
+      const [attempt] = await logOf(id, eventId);
+      expect(attempt?.request?.headers).toMatchObject({ "X-Service-Webhook": id });
+      return "X-Service-Signature" in (attempt?.request?.headers ?? {});
+    };
+    expect([await isSigned(1_999), await isSigned(2_000)]).toEqual([false, true]);
+  },
+);
 
 const setAttempts = (id: string, changed: Partial<typeof attempts.$inferInsert>) =>
   db.update(attempts).set(changed).where(eq(attempts.subscriptionId, id));

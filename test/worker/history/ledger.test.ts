@@ -108,7 +108,7 @@ test("the backlog shows how much is pending and overdue, and how old the oldest 
   expect(await of(other.workspaceId)).toEqual(recent);
   expect(await of()).toEqual({ ...figures, pending: 7 });
   const [older, younger] = [await of(late.workspaceId), await of(other.workspaceId)];
-  expect(sumBacklogs([younger, older])).toEqual({ ...figures, pending: 7 });
+  expect(sumBacklogs([younger, older, older])).toEqual({ ...figures, pending: 10, overdue: 4 });
   await setDeliveries(late.id, { state: "delivered", settledAt: NOW });
   const none = { pending: 0, overdue: 0, oldestPendingSeconds: null, oldestWebhookId: null };
   expect(await of(late.workspaceId)).toEqual(none);

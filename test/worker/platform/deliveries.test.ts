@@ -112,9 +112,12 @@ describe("listWebhooks", () => {
     expect(await shown()).toMatchObject({ state: "rejecting", rejected });
     await setSubscription(id, { failingSince: now - DAY_MS });
     expect(await shown()).toMatchObject({ state: "failing", rejected: [] });
-    await setSubscription(id, { failingSince: null, circuits: {} });
+    // No attempt could be made, through no fault of the endpoint.
+    const circuit = { ...rejectedSince(now).circuits["lead.created"], outcome: null, status: null };
+    await setSubscription(id, { failingSince: null, circuits: { "lead.created": circuit } });
     await announceLeads(workspaceId, 1, now);
-    expect(await shown()).toMatchObject({ state: "healthy" });
+    expect(await shown()).toMatchObject({ state: "healthy", rejected: [] });
+    await setSubscription(id, { circuits: {} });
     await setDeliveries(id, { dueAt: now - 61_000 });
     expect(await shown()).toMatchObject({ state: "backlog" });
   });
@@ -170,7 +173,7 @@ describe("listDeliveries", () => {
     const { id, drafts } = await owed(3, T0);
     const answered = { lastOutcome: "answered", lastStatus: 503 };
     await setDeliveries(id, { state: "exhausted", ...answered }, drafts[1]?.id);
-    await setDeliveries(id, { lastOutcome: "timed_out" }, drafts[2]?.id);
+    await setDeliveries(id, { lastOutcome: "unreachable", lastStatus: 521 }, drafts[2]?.id);
     const { items } = await Platform.listDeliveries({ webhookId: id, ...filter });
     expect(items).toHaveLength(count);
   });

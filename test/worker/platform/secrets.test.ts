@@ -87,6 +87,8 @@ describe("rotateWebhookSecret", () => {
     const lost = await rotate(60);
     const seen = await rotate(120);
     await signedWith(known, lost.secret, seen.secret);
+    const shown = await Platform.readWebhook({ webhookId });
+    expect(shown.overlapEndsAt).toBe(seen.overlapEndsAt);
     const { secret, overlapEndsAt } = await rotate(0);
     expect(overlapEndsAt).toBeNull();
     await signedWith(secret);

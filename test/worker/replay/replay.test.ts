@@ -358,6 +358,18 @@ describe("what a subscription did not get", () => {
     expect(await sinceOf(id)).toBe(isoTime(NOW - 60_000));
   });
 
+  test("begins with what failed since the last success before it was disabled", async () => {
+    const { id } = await owed(1, T0);
+    await setDeliveries(id, { state: "exhausted", settledAt: T0 + 2 });
+    await commit(db, disableSubscription(id, NOW));
+    const begins: unknown[] = [];
+    for (const failingSince of [T0 + 2, T0 + 3]) {
+      await setSubscription(id, { failingSince });
+      begins.push(await sinceOf(id));
+    }
+    expect(begins).toEqual([isoTime(T0), isoTime(NOW - 60_000)]);
+  });
+
   test("includes an event whose recording began before it was disabled", async () => {
     const { id, workspaceId } = await owed(1, T0);
     await dispatchAt(T0, [id], answered(200));
