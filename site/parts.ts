@@ -21,6 +21,7 @@ import {
   RECORD_MAX_BYTES,
   REDELIVERIES_PER_HOUR,
   REDELIVERY_MAX_AGE_MS,
+  REPLAY_MAX_DAYS,
   REPLAYS_MAX,
   RESENDS_PENDING_MAX,
   RESPONSES_PER_DAY,
@@ -242,6 +243,11 @@ function limits(): string {
         "Replays of a webhook",
         String(REPLAYS_MAX),
         "A new one replaces the oldest that has ended; if none has, 429 `rate_limited`.",
+      ],
+      [
+        "Duration of a replay",
+        `${REPLAY_MAX_DAYS} days`,
+        "It stops, and what it has not sent returns to its former state.",
       ],
     ],
     Portal: [
