@@ -10,12 +10,15 @@ import { answerAsSubscriber } from "./test/support/subscribers.ts";
 /** Packages that are bundled once instead of being loaded module by module in each test file. */
 const BUNDLED = [
   "@hono/zod-openapi",
+  "@modelcontextprotocol/client",
+  "@modelcontextprotocol/server",
   "drizzle-orm",
   "drizzle-orm/d1",
   "drizzle-orm/sqlite-core",
   "hono/factory",
   "hono/http-exception",
   "hono/route",
+  "ipaddr.js",
 ];
 
 /**
