@@ -96,6 +96,11 @@ export const RETURN_URL_MAX_LENGTH = 1_000;
  * `AUDIT_KEPT_DAYS`, so that none is pushed out by later ones.
  */
 export const PORTAL_LASTING_CHANGES_PER_DAY = 300;
+/**
+ * The same maximum for deletions. A person who has stolen a session and used up the other one cannot reach it, so the
+ * workspace can still delete what that person has created.
+ */
+export const PORTAL_LASTING_CHANGES_WITH_DELETIONS_PER_DAY = 600;
 /** Maximum other changes that the audit trail stores for a workspace's portal; the newest stay. */
 export const PORTAL_CHANGES_KEPT = 2_000;
 

@@ -3,7 +3,10 @@ import { ApiError } from "../contract/errors.ts";
 import { idKindOf } from "../contract/fields.ts";
 import { isId } from "../contract/ids.ts";
 import { InputError, parseInput } from "../contract/input.ts";
-import { PORTAL_LASTING_CHANGES_PER_DAY } from "../contract/limits.ts";
+import {
+  PORTAL_LASTING_CHANGES_PER_DAY,
+  PORTAL_LASTING_CHANGES_WITH_DELETIONS_PER_DAY,
+} from "../contract/limits.ts";
 import type { PortalGrant } from "../contract/portal-token.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { causeOf } from "../db/errors.ts";
@@ -138,7 +141,7 @@ function newEntry(method: string, via: string) {
 /** Sets the change of an entry; null for none. */
 function setChange(entry: ReturnType<typeof newEntry>, change: WebhookChange | null): void {
   Object.assign(entry, change ?? { webhookId: null, before: null, after: null });
-  entry.lasting = isLasting(entry);
+  entry.lasting = entry.via === VIA_PORTAL && isLasting(entry);
 }
 
 /**
@@ -153,14 +156,18 @@ export async function runInPortal<Result>(
   run: (noteChange: NoteChange) => Promise<Result>,
 ): Promise<Result> {
   const entry = { ...newEntry(method, VIA_PORTAL), workspaceId, actor };
+  const max =
+    method === "deleteWebhook"
+      ? PORTAL_LASTING_CHANGES_WITH_DELETIONS_PER_DAY
+      : PORTAL_LASTING_CHANGES_PER_DAY;
   const noteChange: NoteChange = async (change) => {
     setChange(entry, change);
     if (!entry.lasting) return;
-    const waitSeconds = await findLastingWait(env, workspaceId, Date.now());
+    const waitSeconds = await findLastingWait(env, workspaceId, max, Date.now());
     if (waitSeconds > 0)
       throw new InputError(
         "webhookId",
-        `its workspace has changed URLs, secrets or headers ${PORTAL_LASTING_CHANGES_PER_DAY} times in a day`,
+        `its workspace has changed URLs, secrets or headers ${max} times in a day`,
         { retry_after_seconds: waitSeconds },
       );
   };
@@ -188,13 +195,13 @@ export async function runForKey<Result>(
   { env, ctx }: Call,
   method: string,
   caller: { workspaceId: string; keyId: string | null },
-  run: (noteChange: (change: WebhookChange) => void) => Promise<Result>,
+  run: (noteChange: NoteChange) => Promise<Result>,
 ): Promise<Result> {
   const { workspaceId, keyId } = caller;
   const entry = { ...newEntry(method, `${VIA_API}${keyId}`), workspaceId };
   return runChange(
     entry,
-    () => run((change) => void Object.assign(entry, change)),
+    () => run(async (change) => setChange(entry, change)),
     () => ctx.waitUntil(writeAuditEntry(env, entry)),
   );
 }

@@ -26,13 +26,9 @@ export type NoteChange = (change: WebhookChange | null) => Promise<void>;
 
 /** A change of a subscription: the changed fields, before and after. */
 export interface WebhookChange {
-  /** Null for one that does not exist yet. */
-  webhookId: string | null;
+  webhookId: string;
   before?: ChangedFields;
   after?: ChangedFields;
-  /** The id and the time of its entry, if it can be noted twice and must have one entry. */
-  id?: string;
-  at?: number;
 }
 
 /**

@@ -1,9 +1,5 @@
 import { and, type Column, desc, eq, inArray, isNotNull, type SQL, sql } from "drizzle-orm";
-import {
-  AUDIT_KEPT_DAYS,
-  PORTAL_CHANGES_KEPT,
-  PORTAL_LASTING_CHANGES_PER_DAY,
-} from "../contract/limits.ts";
+import { AUDIT_KEPT_DAYS, PORTAL_CHANGES_KEPT } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
 import {
@@ -100,9 +96,16 @@ export function isLasting({ method, before, after }: Partial<AuditEntry>): boole
 
 /**
  * Finds how long a workspace must wait until it may make another lasting change in its portal, in seconds; 0 if it need
- * not. Changes that are under way at the same time may exceed `PORTAL_LASTING_CHANGES_PER_DAY`.
+ * not. Changes that are under way at the same time may exceed the maximum.
+ *
+ * @param max maximum lasting changes in a day.
  */
-export async function findLastingWait(env: Env, workspaceId: string, now: number): Promise<number> {
+export async function findLastingWait(
+  env: Env,
+  workspaceId: string,
+  max: number,
+  now: number,
+): Promise<number> {
   const { at, id } = auditTrail;
   const found = await queryIfReachable(env, DIRECTORY, (db) =>
     db
@@ -111,7 +114,7 @@ export async function findLastingWait(env: Env, workspaceId: string, now: number
       .where(isChangeOf(workspaceId, true))
       .orderBy(desc(at), desc(id))
       .limit(1)
-      .offset(PORTAL_LASTING_CHANGES_PER_DAY - 1),
+      .offset(max - 1),
   );
   const [first] = found ?? [];
   return first ? Math.max(0, Math.ceil((first.at + DAY_MS - now) / 1000)) : 0;

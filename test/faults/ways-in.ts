@@ -103,6 +103,8 @@ export const WAYS_IN: Fault[] = [
     ["routes/automations.ts", 'new ApiError("automation_not_controllable", {', 'new ApiError("invalid_request", {', "a draft is not controllable"],
     ["routes/automations.ts", '    c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("database"), control.wakeUps));', "", "what a PATCH announces is posted at once"],
     ["routes/runs.ts", "toPageRequest(list, c", 'toPageRequest("runs", c', "the cursor of one automation's runs is not another's"],
+    ["routes/webhooks.ts", "  await noteChange({ webhookId: id, after: shown });\n", "", "a creation that failed after it happened is in the trail"],
+    ["routes/webhooks.ts", "if (stored.id !== id) await noteChange(null);", "", "creations with one Idempotency-Key have one entry, even at once"],
     ["routes/webhooks.ts", "events: [...new Set(creation.events)]", "events: creation.events", "duplicate events collapse"],
     ["routes/webhooks.ts", 'commit(withoutRetries(c.get("db")), deletion)', 'commit(c.get("db"), deletion)', "a deletion whose reply is lost does not respond with 404"],
     ["routes/webhooks.ts", "/^[\\x21-\\x7e]{1,255}$/", "/^.*$/", "an Idempotency-Key is visible ASCII"],

@@ -11,6 +11,7 @@ import {
   PENDING_MAX,
   PORTAL_CHANGES_KEPT,
   PORTAL_LASTING_CHANGES_PER_DAY,
+  PORTAL_LASTING_CHANGES_WITH_DELETIONS_PER_DAY,
   REDELIVERIES_PER_HOUR,
   REPLAY_MAX_DAYS,
   REPLAYS_MAX,
@@ -58,6 +59,7 @@ const BOUNDS: Record<string, unknown[]> = {
   "settled events": [vars.EVENTS_KEPT_MAX, vars.EVENTS_KEPT_DAYS],
   "entries of the audit trail about URLs, secrets and headers": [
     PORTAL_LASTING_CHANGES_PER_DAY,
+    PORTAL_LASTING_CHANGES_WITH_DELETIONS_PER_DAY,
     AUDIT_KEPT_DAYS,
   ],
   "other entries of changes in the portal": [PORTAL_CHANGES_KEPT],

@@ -7,7 +7,7 @@ import { DESCRIPTION_MAX_LENGTH } from "../../contract/limits.ts";
 import type { OpenedSession } from "../../contract/portal-token.ts";
 import { CustomHeaders } from "../../endpoints/headers.ts";
 import { isObject, noteSession, runInPortal } from "../../platform/invoke.ts";
-import type { Operation } from "../../platform/operation.ts";
+import type { NoteChange, Operation } from "../../platform/operation.ts";
 import { OPERATIONS, type PlatformMethod } from "../../platform/operations.ts";
 import { signPortalToken } from "../../platform/portal-token.ts";
 import { label } from "../../primitives/text.ts";
@@ -111,18 +111,9 @@ const PortalCreation = z.strictObject({
 portal.post("/portal/api/webhooks", async (c) => {
   const creation = parseInput(PortalCreation, await readJson(c));
   const { [IDEMPOTENCY_KEY]: key } = parseInput(CreationHeaders, c.req.header());
-  const created = await inSession(c, "createWebhook", async (noteChange) => {
-    const { description, headers = {} } = creation;
-    const more = { ...(description && { description }), headers: Object.keys(headers) };
-    const after = { url: creation.url, events: creation.events, ...more };
-    await noteChange({ webhookId: null, after });
-    const webhook = await subscribe(c, creation, key);
-    const { id: webhookId, url, events, created_at } = webhook;
-    // A repeated request has the same entry as the first one.
-    const entry = { id: `created ${webhookId}`, at: Date.parse(created_at) };
-    await noteChange({ ...entry, webhookId, after: { url, events, ...more } });
-    return webhook;
-  });
+  const created = await inSession(c, "createWebhook", (noteChange) =>
+    subscribe(c, creation, key, noteChange),
+  );
   return c.json(created, 201);
 });
 portal.delete("/portal/api/webhooks/:webhookId", async (c) => {
@@ -144,7 +135,7 @@ portal.get("/portal/*", (c) => serveHashed(c, HASHED));
 function inSession<Result>(
   c: Context<AppEnv>,
   name: string,
-  run: Parameters<typeof runInPortal<Result>>[4],
+  run: (noteChange: NoteChange) => Promise<Result>,
 ): Promise<Result> {
   c.set("operation", name);
   return runInPortal(c.env, name, c.get("workspaceId"), c.get("portal").grant.actor, run);

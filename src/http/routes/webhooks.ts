@@ -12,6 +12,7 @@ import { findDnsFault, readTarget } from "../../endpoints/resolve.ts";
 import { openSecret, sealSecret } from "../../endpoints/secrets.ts";
 import { mintSecret } from "../../endpoints/signature.ts";
 import { runForKey } from "../../platform/invoke.ts";
+import type { NoteChange } from "../../platform/operation.ts";
 import {
   type CreatedSubscription,
   insertSubscription,
@@ -110,14 +111,9 @@ webhookRoutes.openapi(
   }),
   async (c) => {
     const { [IDEMPOTENCY_KEY]: key } = c.req.valid("header");
-    const created = await runWithKey(c, "createWebhook", async (noteChange) => {
-      const webhook = await subscribe(c, c.req.valid("json"), key);
-      const { id: webhookId, url, events, created_at } = webhook;
-      // A repeated request has the same entry as the first one.
-      const entry = { id: `created ${webhookId}`, at: Date.parse(created_at) };
-      noteChange({ ...entry, webhookId, after: { url, events } });
-      return webhook;
-    });
+    const created = await runWithKey(c, "createWebhook", (noteChange) =>
+      subscribe(c, c.req.valid("json"), key, noteChange),
+    );
     return c.json(created, 201);
   },
 );
@@ -174,8 +170,8 @@ webhookRoutes.openapi(
   async (c) => {
     const { id } = c.req.valid("param");
     await runWithKey(c, "deleteWebhook", async (noteChange) => {
-      noteChange({ webhookId: id });
-      noteChange({ webhookId: id, before: await unsubscribe(c, id) });
+      await noteChange({ webhookId: id });
+      await noteChange({ webhookId: id, before: await unsubscribe(c, id) });
     });
     return c.body(null, 204);
   },
@@ -185,7 +181,7 @@ webhookRoutes.openapi(
 function runWithKey<Result>(
   c: Context<AppEnv>,
   method: string,
-  run: Parameters<typeof runForKey<Result>>[3],
+  run: (noteChange: NoteChange) => Promise<Result>,
 ): Promise<Result> {
   const { env, executionCtx: ctx } = c;
   return runForKey({ env, ctx }, method, c.var, run);
@@ -199,12 +195,13 @@ interface Creation extends z.output<typeof WebhookCreation> {
 
 /**
  * Creates a subscription of the workspace. Its secret is shown only in this response, and in the response to the same
- * request with the same `Idempotency-Key`.
+ * request with the same `Idempotency-Key`, which notes no change of its own.
  */
 export async function subscribe(
   c: Context<AppEnv>,
   creation: Creation,
   idempotencyKey: string | null = null,
+  noteChange: NoteChange,
 ): Promise<WebhookWithSecret> {
   const db = c.get("db");
   const workspaceId = c.get("workspaceId");
@@ -232,9 +229,14 @@ export async function subscribe(
   const fault = await findDnsFault(c.env, target);
   if (fault) throw invalidUrl(fault);
   const sealedSecret = await sealSecret(dataKey, id, mintSecret());
+  const { headerNames: names, url, events } = fields;
+  const shown = { url, events, ...(description && { description }), headers: names };
+  await noteChange({ webhookId: id, after: shown });
   const row = { ...fields, sealedSecret, createdAt };
   const { stored, max } = await commit(db, insertSubscription(row, { idempotencyKey, keyId }));
   if (!stored) throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
+  // Another request with the same `Idempotency-Key` has just created it, and noted this.
+  if (stored.id !== id) await noteChange(null);
   return showSecret(dataKey, wanted, stored);
 }
 

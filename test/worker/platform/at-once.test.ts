@@ -214,9 +214,14 @@ const PAIRS: Record<string, Pair> = {
   },
   "two creations with one Idempotency-Key": {
     calls: [create, create],
-    async check(_, first, second) {
+    async check({ workspaceId }, first, second) {
       expect(first.status).toBe(201);
       expect(second).toEqual(first);
+      const created = async () =>
+        (await Platform.listAuditTrail({ workspaceId })).items
+          .filter(({ method, via }) => method === "createWebhook" && via.startsWith("api:"))
+          .map(({ webhookId }) => webhookId);
+      await expect.poll(created).toEqual([first.id]);
     },
   },
   "a revocation of a key and a creation with it": {

@@ -4,10 +4,12 @@ import { encodeCursor } from "../../../../src/contract/cursor.ts";
 import { randomId } from "../../../../src/contract/ids.ts";
 import type { Redelivered } from "../../../../src/history/views.ts";
 import { REDELIVERY_EXAMINED_MAX } from "../../../../src/replay/replay.ts";
-import { openApi, openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
+import { deployedWith, openApi, openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
 import { HOUR_MS, subscribe, subscriberUrl } from "../../../support/deliveries.ts";
+import { interposed } from "../../../support/interposed.ts";
 import { keepLog } from "../../../support/log-lines.ts";
-import { exchange, openOwed, portalOf } from "../../../support/portal.ts";
+import { inDatabase, WORKSPACE_DB } from "../../../support/placement.ts";
+import { exchange, openOwed, openPortal, portalOf } from "../../../support/portal.ts";
 import { storeEvents } from "../../../support/stored-events.ts";
 
 const lines = keepLog();
@@ -281,7 +283,7 @@ test("An entry about a URL, a secret or a header is pushed out by nothing", asyn
   expect(n).toBe(2_004);
 });
 
-test("A workspace's portal changes URLs, secrets and headers 300 times a day, and may always disable", async () => {
+test("A workspace's portal changes URLs, secrets and headers 300 times a day, and may always disable and delete", async () => {
   const { workspaceId, path, webhookId, url } = await openOwed();
   const other = await openOwed();
   const portal = await openAs(workspaceId);
@@ -296,6 +298,8 @@ test("A workspace's portal changes URLs, secrets and headers 300 times a day, an
   const now = Date.now();
   await fill(500, now - 86_400_000 - 1_000);
   await fill(299, now - 3_600_000);
+  // A change of the platform counts for nothing.
+  await Platform.updateWebhook({ webhookId, url: `${url}?platform` });
   const change = () => portal.post(`${path}/update`, { url: `${url}?n=${crypto.randomUUID()}` });
   expect((await change()).status).toBe(200);
   const creation = { url: subscriberUrl(), events: ["lead.created"] };
@@ -304,7 +308,6 @@ test("A workspace's portal changes URLs, secrets and headers 300 times a day, an
     await portal.post(`${path}/update`, { headers: { "X-A": "1" } }),
     await portal.post(`${path}/secret`, {}),
     await portal.post("/webhooks", creation),
-    await portal.delete(path),
   ];
   for (const { status, headers } of refused) {
     expect(status).toBe(429);
@@ -320,7 +323,55 @@ test("A workspace's portal changes URLs, secrets and headers 300 times a day, an
   // Neither the platform nor another workspace is limited by this.
   await Platform.rotateWebhookSecret({ webhookId });
   expect((await other.portal.post(`${other.path}/secret`, {})).status).toBe(200);
+  // The entries of deletions are bounded as well.
+  await fill(300, now - 1_800_000);
+  expect((await portal.delete(path)).status).toBe(429);
+  await env.DB.prepare(
+    "DELETE FROM audit_trail WHERE at = (SELECT max(at) FROM audit_trail WHERE id GLOB 'lasting*')",
+  ).run();
+  expect((await portal.delete(path)).status).toBe(204);
 });
+
+test.each(["portal", "API"])(
+  "A creation through the %s that failed after it happened is an entry, and one that was refused is none",
+  async (way) => {
+    const { workspaceId, apiKey } = await openWorkspace();
+    const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+      const result = await go();
+      if (texts.some((text) => /^insert into "subscriptions"/i.test(text)))
+        throw new Error("D1_ERROR: Internal error.");
+      return result;
+    });
+    const fetch = deployedWith(inDatabase({ DB }));
+    const portal = await openPortal(workspaceId, fetch);
+    const create = (url: string) => {
+      const body = { url, events: ["lead.created"] };
+      return way === "portal"
+        ? portal.post("/webhooks", body)
+        : openApi(apiKey, fetch).post("/v1/webhooks", body);
+    };
+    const url = subscriberUrl();
+    expect((await create("https://10.0.0.1/")).status).toBe(400);
+    expect((await create(url)).status).toBe(500);
+    const [created] = (await Platform.listWebhooks({ workspaceId })).items;
+    expect(created).toMatchObject({ url });
+    const entries = async () =>
+      (await Platform.listAuditTrail({ workspaceId })).items.filter(
+        ({ method }) => method === "createWebhook",
+      );
+    await expect.poll(entries).toMatchObject([
+      {
+        result: "failed",
+        webhookId: created?.webhookId,
+        after: { url, events: ["lead.created"] },
+      },
+    ]);
+    const lasting = env.DB.prepare(
+      "SELECT count(*) AS n FROM audit_trail WHERE workspace_id = ? AND lasting",
+    );
+    expect(await lasting.bind(workspaceId).first("n")).toBe(way === "portal" ? 1 : 0);
+  },
+);
 
 test("A creation that is repeated with its Idempotency-Key has one entry", async () => {
   const { workspaceId } = await openWorkspace();
