@@ -65,13 +65,18 @@ export interface Runtime {
   stop(): Promise<void>;
 }
 
-/** The `ENCRYPTION_KEYS` of these runtimes. */
-export const ENCRYPTION_KEYS = "local:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
+/** What wrangler.toml says about the Worker, in Miniflare's terms. */
+interface WorkerSettings {
+  compatibilityFlags: string[];
+  [setting: string]: unknown;
+}
 
-/** Starts the bundle that `buildWorker` made, with the tables of `migrations/`. */
-export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtime> {
-  // Loaded on demand: a command that only prints its usage starts quickly.
-  const { convertV4MiniflareOptions, Miniflare, NoOpLog } = await import("miniflare");
+/**
+ * Reads wrangler.toml for `startRuntime`, without variables, databases and secrets, which it has from elsewhere. The tests
+ * read it once, into the environment variable `WORKER_SETTINGS`, because loading wrangler takes longer than starting a
+ * runtime.
+ */
+export async function readSettings(): Promise<WorkerSettings> {
   const { unstable_getMiniflareWorkerOptions, unstable_readConfig } = await import("wrangler");
   const settings = unstable_readConfig(
     { config: join(ROOT, "wrangler.toml") },
@@ -79,21 +84,32 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
   );
   const { workerOptions } = unstable_getMiniflareWorkerOptions({
     ...settings,
-    vars: TEST_VARS,
+    vars: {},
     // It is at its own address.
     routes: undefined,
-    d1_databases: numbered(options.databases ?? 1),
-    // They are given below, not looked up elsewhere.
+    d1_databases: [],
     secrets: undefined,
   });
   // The bundle is already built, so source paths and build settings are irrelevant.
-  const config: Record<string, unknown> = { ...workerOptions };
-  delete config.rootPath;
-  delete config.modulesRules;
+  const { rootPath: _, modulesRules: __, ...others } = workerOptions;
+  return others as WorkerSettings;
+}
+
+/** The `ENCRYPTION_KEYS` of these runtimes. */
+export const ENCRYPTION_KEYS = "local:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
+
+/** Starts the bundle that `buildWorker` made, with the tables of `migrations/`. */
+export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtime> {
+  // Loaded on demand: a command that only prints its usage starts quickly.
+  const { convertV4MiniflareOptions, Miniflare, NoOpLog } = await import("miniflare");
+  const settings: WorkerSettings = JSON.parse(
+    process.env.WORKER_SETTINGS ?? JSON.stringify(await readSettings()),
+  );
+  const config: Record<string, unknown> = { ...settings };
   if (!options.assets) delete config.assets;
   const { withoutFlags = [] } = options;
   config.compatibilityFlags = [
-    ...settings.compatibility_flags.filter((flag: string) => !withoutFlags.includes(flag)),
+    ...settings.compatibilityFlags.filter((flag) => !withoutFlags.includes(flag)),
     // A bench's Worker tells its invocations apart.
     ...(options.bundle ? ["nodejs_als"] : []),
   ];
@@ -110,12 +126,13 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
         {
           ...config,
           name: "public-api",
+          d1Databases: databaseNames(options.databases ?? 1),
           // Otherwise Miniflare copies the headers of each request that the Worker makes.
           stripCfConnectingIp: false,
           modules: [{ type: "ESModule", path: bundle }],
           ...(options.outbound ? { outboundService: { node: options.outbound } } : {}),
           bindings: {
-            ...(workerOptions.bindings as Record<string, string | number>),
+            ...TEST_VARS,
             ALLOW_LOCAL_WEBHOOKS: "true",
             ENCRYPTION_KEYS,
             API_KEY_CHECKSUM_KEYS: "local:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
@@ -165,11 +182,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
   };
 }
 
-/** Databases as wrangler.toml would bind them. */
-function numbered(count: number) {
-  const others = Array.from({ length: count - 1 }, (_, i) => i + 2);
-  return [
-    { binding: "DB", database_name: "public-api" },
-    ...others.map((i) => ({ binding: `DB_${i}`, database_name: `public-api-${i}` })),
-  ];
+/** The bindings of databases, as wrangler.toml would have them. */
+function databaseNames(count: number): string[] {
+  return Array.from({ length: count }, (_, i) => (i === 0 ? "DB" : `DB_${i + 1}`));
 }

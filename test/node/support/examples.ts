@@ -4,8 +4,6 @@ import { stripTypeScriptTypes } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { convertV4MiniflareOptions, Miniflare } from "miniflare";
-import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { until } from "../../support/until.ts";
 import { childrenOf, startProgram } from "./process.ts";
@@ -128,6 +126,8 @@ async function startGo(port: number, secret: string): Promise<RunningExample> {
 
 /** The Workers example in workerd, with its own configuration. */
 async function startWorker(port: number, secret: string): Promise<RunningExample> {
+  const { convertV4MiniflareOptions, Miniflare } = await import("miniflare");
+  const { unstable_getMiniflareWorkerOptions, unstable_readConfig } = await import("wrangler");
   const lines: string[] = [];
   const config = unstable_readConfig({ config: join(EXAMPLES, "wrangler.toml") });
   const { workerOptions } = unstable_getMiniflareWorkerOptions(config);
