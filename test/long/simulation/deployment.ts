@@ -37,6 +37,7 @@ export function deploy(world: World, store: Store, worker: LoadedWorker) {
       SERVED_ROUTES: "automations.crm_source",
       EVENTS_KEPT_DAYS: 60,
       EVENTS_KEPT_MAX: 300_000,
+      DATABASES_CLOSED: "",
       KEY_GATE: { getByName: () => gate(isolate) },
       EMAIL: { send: (email: Email) => sendEmail(isolate, email) },
       EMAIL_FROM: "api@example.com",
