@@ -211,7 +211,7 @@ export const EVENTS: Fault[] = [
   ]),
   ...faultsIn("dispatch/", [
     ["claims.ts", "(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})", "1", "one dispatch at a time sends to a subscription", { violation: /two processes send to/, seed: 9 }],
-    ["claims.ts", "AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'", "", "an outcome is recorded once", { violation: /stored ones, and \d+ were made/, seed: 22 }],
+    ["claims.ts", "AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'", "", "an outcome is recorded once", { violation: /stored ones, and \d+ were made/, seed: 2 }],
     ["claims.ts", "${sql.placeholder(\"claimedUrl\")} <> (SELECT", "0 AND 1 <> (SELECT", "what failed at a former URL is sent to the new one at once"],
     ["claims.ts", "${subscriptions.epoch} = change.value->>'epoch'", "1", "an outcome from before a subscription was enabled changes nothing"],
     ["claims.ts", " AND ${IS_CURRENT} AND ${TWO_EVENTS_FAILED}`", " AND ${IS_CURRENT}`", "no single event disables a subscription"],
@@ -220,7 +220,7 @@ export const EVENTS: Fault[] = [
     ["claims.ts", "      leasedUntil: 0,\n", "", "a lease is released when nothing is due", { violation: /executes \d+ statements/, seed: 3 }],
     ["claims.ts", "PARTITION BY type ORDER BY", "ORDER BY", "no event type waits for the backlog of another"],
     ["claims.ts", "ON line.value->>1 = ${RESEND} OR ${PROBE_AT} = 0", "ON ${PROBE_AT} = 0", "a resend is sent while the circuit is open"],
-    ["deliver.ts", "if (!isValid() || isStopped) break;", "if (isStopped) break;", "no request starts long after its claim", { violation: /ms after it ended/, seed: 8 }],
+    ["deliver.ts", "if (!isValid() || isStopped) break;", "if (isStopped) break;", "no request starts long after its claim", { violation: /ms after it ended/, seed: 13 }],
     ["deliver.ts", "if (!mayStart(delivery)) continue;", "", "nothing more of a type starts once its circuit opens"],
     ["deliver.ts", "Math.min(state.concurrency, connections)", "state.concurrency", "a subscription uses no more than its share of the connections"],
     ["deliver.ts", "if (error instanceof InvocationLimit) return null;", "", "a limit of the invocation is no failure"],
@@ -229,7 +229,7 @@ export const EVENTS: Fault[] = [
     ["consumer.ts", "await sendWakeUps(env, database, [{ subscriptionId, queue, wakeAt }]);", "", "a dispatch that failed is repeated"],
   ]),
   ...faultsIn("", [
-    ["sweep.ts", "const SHORT_JOBS: Job[] = [wakeLate, ", "const SHORT_JOBS: Job[] = [", "deliveries whose message was lost are woken", { violation: /has had something to send/, seed: 5 }],
+    ["sweep.ts", "const SHORT_JOBS: Job[] = [wakeLate, ", "const SHORT_JOBS: Job[] = [", "deliveries whose message was lost are woken", { violation: /has had something to send/, seed: 7 }],
     ["subscriptions/subscriptions.ts", " OR ${isElsewhere})`,\n", ")`,\n", "an outcome says nothing about another URL"],
     ["subscriptions/subscriptions.ts", "(${isUnlisting(events)} OR", "(0 OR", "an outcome says nothing about a type that was removed"],
     ["subscriptions/subscriptions.ts", "      epoch: sql`${subscriptions.epoch} + 1`,\n", "", "what a dispatch knew before a subscription was enabled does not come back"],
