@@ -178,7 +178,7 @@ async function findServing({ call }: Cloudflare, { name }: Unstable_Config) {
 }
 
 /** Describes the state after wrangler failed. @param serving the version that serves; undefined if unknown. */
-function failureOf(former: string | null, serving: string | null | undefined): string {
+export function failureOf(former: string | null, serving: string | null | undefined): string {
   if (serving === undefined)
     return "Wrangler failed, and which version serves is not known: run the command again.";
   if (serving !== former)

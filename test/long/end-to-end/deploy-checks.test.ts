@@ -4,6 +4,7 @@ import type { RequestListener } from "node:http";
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { failureOf } from "../../../scripts/deploy/deployment.ts";
 import { testVersion } from "../../../scripts/deploy/smoke.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { migrationsHere } from "../../../scripts/shared/databases.ts";
@@ -258,6 +259,22 @@ test("npm run deploy uses a database elsewhere that is closed, and several datab
     const applied = content.prepare("SELECT name FROM d1_migrations ORDER BY id").all();
     expect(applied.map(({ name }) => name)).toEqual(names);
   }
+});
+
+test.each([
+  [null, null, "The Worker was not deployed."],
+  ["v1", "v1", "The Worker was not deployed; the previous version v1 still serves."],
+  ["v1", "v2", "The new version v2 serves, but wrangler failed after it was uploaded"],
+  [null, "v2", "The new version v2 serves, but wrangler failed after it was uploaded"],
+  [
+    "v1",
+    undefined,
+    "Wrangler failed, and which version serves is not known: run the command again.",
+  ],
+])("after %j, a failed deployment with %j serving says: %s", (former, serving, sentence) => {
+  const said = failureOf(former, serving);
+  if (sentence.endsWith(".")) expect(said).toBe(sentence);
+  else expect(said.slice(0, sentence.length)).toBe(sentence);
 });
 
 const HEADERS = {
