@@ -28,7 +28,6 @@ const RESERVED = new RegExp(
     "accept-encoding|max-forwards|range|via|date|early-data|alt-used",
     "forwarded|x-forwarded|x-real-ip|x-client-ip|x-cluster-client-ip|x-remote-(ip|addr)|x-host|x-rewrite-url",
     "true-client-ip|client-ip|cdn-loop|x-http-method(-override)?|x-method-override",
-    "--proto--",
   ].join("|")})$`,
 );
 

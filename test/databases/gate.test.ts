@@ -58,6 +58,16 @@ describe("the status of a key", () => {
     expect(admission).toMatchObject({ verdict: "access_denied" });
   });
 
+  test("is looked up where the workspace is, if it moves during the look-up", async () => {
+    const { workspaceId, keyHash, gate } = await openGated("DB_2");
+    let reads = 0;
+    const admission = await admitBeside(gate(), keyHash, async (go) => {
+      if (++reads === 1) await moved(workspaceId, "DB_3");
+      return go();
+    });
+    expect(admission).toMatchObject({ verdict: "admitted", database: "DB_3" });
+  });
+
   test("is not kept if the key is first used right before the directory points elsewhere", async () => {
     const { workspaceId, admit } = await openGated("DB_2");
     const mover = await hangMover(workspaceId, ["DB", /^update "workspaces" set "database"/]);

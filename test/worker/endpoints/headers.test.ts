@@ -56,7 +56,8 @@ test("A custom header that is removed with the change of the origin is not repor
 });
 
 test("Custom headers that are given with a URL of another origin are sent there", async () => {
-  const { webhookId, path, portal } = await withHeaders(subscriberUrl(), { Authorization: "old" });
+  const old = { Authorization: "old", "X-Team": "crm" };
+  const { webhookId, path, portal } = await withHeaders(subscriberUrl(), old);
   const url = subscriberUrl();
   const headers = { Authorization: AUTHORIZATION };
   expect((await portal.post(`${path}/update`, { url, headers })).body).toEqual({});
