@@ -191,7 +191,7 @@ function limits(): string {
         kibibytes(RECORD_MAX_BYTES),
         "Accept bodies of up to 2 MB, so that larger records of a later version fit.",
       ],
-      ["Requests to an endpoint at a time", `1 to ${CONCURRENCY_MAX}`, ""],
+      ["Requests of a webhook at a time", `1 to ${CONCURRENCY_MAX}`, ""],
       [
         "Response that counts as slow",
         `${words(SLOW_RESPONSE_MS / 1000)} or more`,
@@ -208,7 +208,7 @@ function limits(): string {
         "A longer one counts as that.",
       ],
       [
-        "Failures before a webhook is disabled",
+        "Failing before a webhook is disabled",
         `${words(DISABLE_AFTER_MS / 1000)} without a success, at least ${DISABLE_AFTER_FAILURES} attempts at two or more events`,
         "`disabled_at` is set.",
       ],

@@ -335,9 +335,9 @@ export function chooseProbe<D extends Pick<PendingDelivery, "priority">>(
 }
 
 /**
- * Whether a subscription has failed for so long that it must be disabled: nothing has succeeded for three days, and ten
- * attempts have failed. They must be at two events or more, so that no single event disables it. The transaction that
- * disables it checks that (`TWO_EVENTS_FAILED` in dispatch/claims.ts).
+ * Whether a subscription has failed for so long that it must be disabled: for three days since its first failure, nothing
+ * has succeeded, and ten attempts have failed. They must be at two events or more, so that no single event disables it.
+ * The transaction that disables it checks that (`TWO_EVENTS_FAILED` in dispatch/claims.ts).
  *
  * @param now Unix milliseconds.
  */
