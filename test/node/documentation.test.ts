@@ -183,7 +183,7 @@ test.each([
   ["docs/deliveries.md", `claims no more after ${seconds(DISPATCH_MAX_MS)} s`],
   ["docs/deliveries.md", `a response of ${seconds(SLOW_RESPONSE_MS)} s or more`],
   ["docs/deliveries.md", `attempt fails ${TRIED_FOR_MAX_MS / HOUR_MS} h or more after the first`],
-  ["docs/deliveries.md", `nothing has succeeded for ${DISABLE_AFTER_MS / HOUR_MS} h`],
+  ["docs/deliveries.md", `that has failed for ${DISABLE_AFTER_MS / HOUR_MS} h`],
   ["docs/deliveries.md", `after pauses of ${listed(CIRCUIT_OUTAGE_SECONDS.slice(0, -1))} s`],
   ["docs/deliveries.md", `then every ${CIRCUIT_OUTAGE_SECONDS.at(-1)} s`],
   ["docs/deliveries.md", `more than ${shown(PENDING_MAX)} pending deliveries`],
@@ -250,6 +250,7 @@ test.each([
   ["site/guides/processing.md", `up to ${CONCURRENCY_MAX} at a time`],
   ["site/guides/processing.md", `later than ${seconds(POST_TIMEOUT_MS)} s`],
   ["site/guides/processing.md", `can be resent for ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`],
+  ["site/guides/processing.md", `a replay takes up to ${REPLAY_MAX_DAYS}`],
   ["site/guides/retries.md", `a 2xx within ${seconds(POST_TIMEOUT_MS)} s`],
   ["site/guides/retries.md", `fails ${TRIED_FOR_MAX_MS / HOUR_MS} h or more after the first`],
   ["site/guides/retries.md", `less than ${DISABLE_AFTER_MS / HOUR_MS} h`],
@@ -267,6 +268,10 @@ test.each([
   ["site/guides/retries.md", `at most ${shown(PENDING_MAX)} deliveries`],
   ["site/guides/retries.md", `over ${shown(PENDING_MAX)} were waiting`],
   ["site/guides/retries.md", `from 1 up to ${CONCURRENCY_MAX}`],
+  [
+    "site/guides/retries.md",
+    `At 100 ms a response, that is at most ${CONCURRENCY_MAX * 10} a second`,
+  ],
   ["site/guides/retries.md", `when ${CIRCUIT_OPENS_AFTER_EVENTS} different events failed`],
   [
     "site/guides/retries.md",
@@ -369,7 +374,7 @@ test("examples/receivers/README.md links every handler", () => {
 test("the example handlers remember an event for as long as it may arrive again", () => {
   const weeks = 6;
   const [, days] = /Keep ids for (\d+) days/.exec(read("site/guides/processing.md")) ?? [];
-  expect(Number(days)).toBe(REDELIVERY_MAX_AGE_MS / DAY_MS + RETRIED_DAYS.max);
+  expect(Number(days)).toBe(REDELIVERY_MAX_AGE_MS / DAY_MS + REPLAY_MAX_DAYS + RETRIED_DAYS.max);
   expect(Number(days)).toBeLessThanOrEqual(7 * weeks);
   expect(read("examples/receivers/receiver.php")).toContain("older than six weeks");
   expect(read("examples/receivers/worker.ts")).toContain(`+ ${7 * weeks} * 86_400_000)`);
