@@ -73,11 +73,12 @@ async function respond(
   tools: Tool[],
   { message, error }: ReadMessage,
 ): Promise<Response> {
-  // A request without an issued key is refused before the SDK reads it.
-  const isCall = message?.method === "tools/call" && (await readApiKey(c)) !== null;
+  // A key that was never issued, or was refused just now, costs neither the SDK nor the route.
+  const keyHash = await identifyKey(c);
+  const isCall = message?.method === "tools/call";
   const called = isCall ? await callTool(app, c, tools, message) : undefined;
   if (called?.isCounted) return called.response;
-  await admit(c, await identifyKey(c));
+  await admit(c, keyHash);
   if (error) throw error;
   return called?.response ?? handle(c, tools, message);
 }
@@ -109,18 +110,21 @@ async function callTool(
 /**
  * Converts a refusal to the JSON-RPC error of its request, with status 200. Clients and proxies such as `mcp-remote`
  * lose a response with any other status, and wait for the request until it times out. The status stays if the key was
- * never issued, or if it is refused when the client connects.
+ * never issued, or if it is refused when the client connects. It also stays if the message cannot be used, because a
+ * client finds no request for an error without an id (JSON-RPC 2.0, 5), so that only the status ends its wait.
  */
 async function refuse(
   c: Context<AppEnv>,
   message: JsonObject | null,
   refusal: Response,
 ): Promise<Response> {
-  const { id, method } = message ?? {};
+  if (c.req.method !== "POST") return refusal;
+  const { id, method } = message ?? { id: null };
   // A notification has no id, and gets no JSON-RPC response.
-  if (typeof id !== "string" && typeof id !== "number") return refusal;
+  if (id !== null && typeof id !== "string" && typeof id !== "number") return refusal;
   const isAtHandshake = HANDSHAKE.includes(method) && refusal.status === 401;
-  const status = isAtHandshake || (await readApiKey(c)) === null ? refusal.status : 200;
+  const isKept = id === null || isAtHandshake || (await readApiKey(c)) === null;
+  const status = isKept ? refusal.status : 200;
   const { error } = (await refusal.json()) as ErrorBody;
   const headers = new Headers(refusal.headers);
   headers.set("Content-Type", "application/json");

@@ -49,6 +49,8 @@ export const WAYS_IN: Fault[] = [
     ["authentication.ts", '    req.header("Origin") !== undefined &&\n', "", "an OPTIONS request without an Origin is no preflight"],
     ["authentication.ts", "findWindow(addressOf(c).block, ", "findWindow(addressOf(c).network, ", "a client with IPv6 is shown the failures of its /64"],
     ["finish-response.ts", "matchedRoutes(c).at(-1)?.path", "c.req.path", "the log has no path of a client"],
+    ["mcp.ts", "const keyHash = await identifyKey(c);", 'const keyHash = await identifyKey(c).catch(() => "");', "a key that was refused just now does not reach the SDK"],
+    ["mcp.ts", "message ?? { id: null }", "message ?? {}", "a message that cannot be used is refused in JSON-RPC"],
     ["mcp.ts", "if (value === undefined || value === null)", "if (value === undefined)", "an argument that is null is not given"],
     ["mcp.ts", "[401, 403, 429]", "[401, 429]", "a workspace without access gets 403 for a call of a tool, too"],
     ["mcp.ts", '["Authorization", "CF-Connecting-IP", "CF-Ray", "User-Agent"]', '["Authorization", "CF-Connecting-IP", "User-Agent"]', "a call of a tool has the request id of its message"],

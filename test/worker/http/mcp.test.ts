@@ -114,6 +114,12 @@ function refusedCall(errorCode: ErrorCode, details: ErrorDetails = {}, code = -3
   return { jsonrpc: "2.0", id: 1, error: { code, message, data: error } };
 }
 
+/** The JSON-RPC error of a message that cannot be used, whose id is unknown. */
+const unread = (details: ErrorDetails) => ({
+  ...refusedCall("invalid_request", details),
+  id: null,
+});
+
 /** Sends a call of a tool as it is. */
 function ask(params: unknown, more: object = {}): Promise<Response> {
   const message = { jsonrpc: "2.0", id: 1, method: "tools/call", params };
@@ -222,8 +228,7 @@ describe("a request to /mcp", () => {
       const { apiKey } = await openWorkspace();
       const response = await post(apiKey, message);
       expect(response.status).toBe(400);
-      const { body } = refusal(400, "invalid_request", { reason: "invalid_type" });
-      expect(await response.json()).toEqual(body);
+      expect(await response.json()).toEqual(unread({ reason: "invalid_type" }));
       expect((await post("nonsense", message)).status).toBe(401);
     },
   );
@@ -321,14 +326,32 @@ describe("a call of a tool", () => {
     );
   });
 
-  test("that is nested without end is refused before it is parsed", async () => {
+  test.each([
+    ["is nested without end", 400, `${'{"a":'.repeat(2_000)}1${"}".repeat(2_000)}`, 64],
+    ["is too large", 413, `{"cursor":"${"a".repeat(17_000)}"}`, 16_384],
+  ])("that %s is refused in JSON-RPC before it is parsed", async (_, status, given, max) => {
     const { apiKey } = await openWorkspace();
-    const nested = `${'{"a":'.repeat(2_000)}1${"}".repeat(2_000)}`;
-    const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"listLeads","arguments":${nested}}}`;
+    const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"listLeads","arguments":${given}}}`;
     const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" };
-    expect(await send("/mcp", { method: "POST", headers, body: call })).toEqual(
-      refusal(400, "invalid_request", { reason: "out_of_range", max: 64 }),
-    );
+    const reason = status === 413 ? "body_too_large" : "out_of_range";
+    expect(await send("/mcp", { method: "POST", headers, body: call })).toMatchObject({
+      status,
+      body: unread({ reason, max }),
+    });
+  });
+
+  test("with a key that was refused just now reaches neither the SDK nor a route", async () => {
+    const { keyId, apiKey } = await openWorkspace();
+    await Platform.revokeApiKey({ keyId });
+    const call = { ...LIST_TOOLS, method: "tools/call", params: { name: "listLeads" } };
+    const routesOf = async () => {
+      lines.length = 0;
+      const response = await post(apiKey, call);
+      expect(await response.json()).toEqual(refusedCall("invalid_api_key"));
+      return lines.map((line) => JSON.parse(line)).map(({ route }) => route);
+    };
+    expect(await routesOf()).toEqual(["/v1/leads", "/mcp"]);
+    expect(await routesOf()).toEqual(["/mcp"]);
   });
 
   test("has the id and the client of its message in the log line of its route", async () => {
