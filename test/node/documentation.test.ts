@@ -31,6 +31,7 @@ import {
   POST_TIMEOUT_MS,
   READ_MAX_MS,
   RECORD_MAX_BYTES,
+  REDELIVERIES_PER_HOUR,
   REDELIVERY_MAX_AGE_MS,
   REMINDER_WAIT_MS,
   REMINDERS_MAX,
@@ -172,7 +173,7 @@ const listed = (items: (string | number)[]) => items.join(", ").replace(/, (?!.*
 test.each([
   [
     "README.md",
-    `holds about ${LEAD_MILLIONS} million leads. Its alarm starts at ${FULL_SHARE_MAX * 100}%`,
+    `holds about ${LEAD_MILLIONS} million leads, less the room for 30 days of events; its alarm starts at ${FULL_SHARE_MAX * 100}%`,
   ],
   ["docs/deploying.md", `\`wrangler.toml\` is ${JURISDICTIONS.replaceAll('"', "`")}, or empty`],
   ["docs/performance.md", `which is ${LEAD_MILLIONS} million leads`],
@@ -231,6 +232,8 @@ test.each([
   ["docs/data.md", `for ${ERASED_LEADS_KEPT_DAYS} days, no reference`],
   ["docs/recording.md", `for ${REMOVED_AUTOMATIONS_KEPT_DAYS} days, a report`],
   ["docs/recording.md", `Beyond ${shown(PENDING_MAX)} pending deliveries`],
+  ["docs/recording.md", `in 100 ms takes at most ${CONCURRENCY_MAX * 10} a second`],
+  ["docs/recording.md", `can be resent, ${shown(REDELIVERIES_PER_HOUR)} an hour`],
   ["docs/recording.md", `at most ${RECORD_MAX_BYTES / 1024} KiB of JSON`],
   ["docs/recording.md", `custom fields ${NESTING_MAX} levels deep`],
   ["site/guides/statuses.md", `**2xx within ${seconds(POST_TIMEOUT_MS)} s**`],
