@@ -305,10 +305,10 @@ export const endSecretOverlap = operation({
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
     const { db } = await findWebhook(call, webhookId);
+    const { sealedSecret } = await findFields(db, webhookId);
     await call.noteChange?.({ webhookId });
-    // Not retried: a second try could end the overlap of a rotation that was made in between.
-    const ended = await commit(withoutRetries(db), endOverlap(webhookId, Date.now()));
-    if (ended === 0) await call.noteChange?.(null);
+    const hasEnded = await endOverlap(db, webhookId, sealedSecret, Date.now());
+    if (!hasEnded) await call.noteChange?.(null);
     return {};
   },
 });

@@ -25,11 +25,3 @@ export const Name = label(1_000).min(1);
 
 /** The platform's own id of a record. */
 export const Reference = text(512).min(1);
-
-/**
- * Shortens each run of combining marks to 30 (Stream-Safe Text Format, UAX 15), which is more than any language needs.
- * Use it before `normalize`, whose time grows with the square of the length of a run.
- */
-export function toStreamSafe(value: string): string {
-  return value.replace(/(\p{M}{30})\p{M}+/gu, "$1");
-}

@@ -1,8 +1,8 @@
-import { and, eq, sql } from "drizzle-orm";
+import { and, eq, type SQL, sql } from "drizzle-orm";
 import { InputError } from "../contract/input.ts";
 import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import { commit, counted, type Database, type Statements, withoutRetries } from "../db/client.ts";
+import { commit, counted, type Database, withoutRetries } from "../db/client.ts";
 import { subscriptions } from "../db/schema.ts";
 import { sealSecret } from "../endpoints/secrets.ts";
 import { mintSecret } from "../endpoints/signature.ts";
@@ -41,7 +41,7 @@ export async function rotateSecret(
   const secret = mintSecret();
   const subscription = await findSubscription(db, webhookId, now);
   const dataKey = await expectDataKey(encryptionKeys, subscription);
-  const isSeen = eq(sealedSecret, seen ?? subscription.sealedSecret);
+  const isSeen = hasSecret(webhookId, seen ?? subscription.sealedSecret);
   const sealed = await sealSecret(dataKey, webhookId, secret);
   const until = overlapSeconds === 0 ? null : now + overlapSeconds * 1000;
   const signing = sql`FROM json_each(${earlierSecrets}) AS earlier WHERE earlier.value->>'until' > ${now}`;
@@ -57,17 +57,11 @@ export async function rotateSecret(
           earlierSecrets: until === null ? null : earlier,
           rotatedAt: now,
         })
-        .where(and(isSubscription(webhookId), isSeen, until === null ? undefined : hasRoom)),
+        .where(and(isSeen, until === null ? undefined : hasRoom)),
     ),
-    found: qb
-      .select({ id: subscriptions.id })
-      .from(subscriptions)
-      .where(and(isSubscription(webhookId), isSeen)),
+    found: qb.select({ id: subscriptions.id }).from(subscriptions).where(isSeen),
   });
-  if (rotated === 0 && found.length === 0)
-    throw new InputError("webhookId", "another call has just rotated its secret, or deleted it", {
-      reason: "changed_meanwhile",
-    });
+  if (rotated === 0 && found.length === 0) throw changedMeanwhile();
   if (rotated === 0)
     throw new InputError(
       "webhookId",
@@ -79,17 +73,43 @@ export async function rotateSecret(
 
 /**
  * Ends the grace period of earlier secrets: only the current secret signs from now on. They stay stored until the next
- * rotation, because the history recomputes the signatures that they made. Reads 0 if none of them still signed.
+ * rotation, because the history recomputes the signatures that they made.
+ *
+ * The end is tried once, because a second try could end the grace period of a rotation in between.
+ *
+ * @param seen the encrypted secret that the caller has read. If it has changed since, nothing is changed, because the
+ *   caller knows nothing of that rotation.
+ * @returns whether any of them still signed.
+ * @throws InputError if another call has rotated the secret meanwhile.
  */
-export function endOverlap(subscriptionId: string, now: number): Statements<number> {
+export async function endOverlap(
+  db: Database,
+  webhookId: string,
+  seen: string,
+  now: number,
+): Promise<boolean> {
   const { earlierSecrets } = subscriptions;
-  const ended = sql`(SELECT json_group_array(json_set(earlier.value, '$.until', min(earlier.value->>'until', ${now})))
+  const isSeen = hasSecret(webhookId, seen);
+  const until = sql`(SELECT json_group_array(json_set(earlier.value, '$.until', min(earlier.value->>'until', ${now})))
     FROM json_each(${earlierSecrets}) AS earlier)`;
   const isSigning = sql`EXISTS (SELECT 1 FROM json_each(${earlierSecrets}) AS earlier WHERE earlier.value->>'until' > ${now})`;
-  return counted(
-    qb
-      .update(subscriptions)
-      .set({ earlierSecrets: ended })
-      .where(and(isSubscription(subscriptionId), isSigning)),
-  );
+  const { ended, found } = await commit(withoutRetries(db), {
+    ended: counted(
+      qb.update(subscriptions).set({ earlierSecrets: until }).where(and(isSeen, isSigning)),
+    ),
+    found: qb.select({ id: subscriptions.id }).from(subscriptions).where(isSeen),
+  });
+  if (found.length === 0) throw changedMeanwhile();
+  return ended > 0;
+}
+
+/** SQL condition: the subscription exists, and has this encrypted secret. */
+function hasSecret(webhookId: string, sealedSecret: string): SQL | undefined {
+  return and(isSubscription(webhookId), eq(subscriptions.sealedSecret, sealedSecret));
+}
+
+function changedMeanwhile(): InputError {
+  return new InputError("webhookId", "another call has just rotated its secret, or deleted it", {
+    reason: "changed_meanwhile",
+  });
 }

@@ -2,7 +2,6 @@ import { env } from "cloudflare:workers";
 import { and, eq, isNotNull } from "drizzle-orm";
 import { describe, expect, test, vi } from "vitest";
 import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
-import { commit } from "../../../src/db/client.ts";
 import { attempts, deliveryCounts } from "../../../src/db/schema.ts";
 import { startOfDay } from "../../../src/delivery/attempts.ts";
 import {
@@ -16,6 +15,7 @@ import {
 } from "../../../src/delivery/response.ts";
 import { createSender } from "../../../src/delivery/send.ts";
 import { importKey } from "../../../src/encryption/seal.ts";
+import { findFields } from "../../../src/subscriptions/fields.ts";
 import { endOverlap, rotateSecret } from "../../../src/subscriptions/rotation.ts";
 import { Platform, recordLead } from "../../support/api.ts";
 import {
@@ -167,7 +167,8 @@ test.each<[what: string, change: (id: string, at: number) => Promise<unknown>]>(
     "the end of an overlap",
     async (id, at) => {
       await rotate(id, at - 10_000);
-      await commit(db, endOverlap(id, at));
+      const { sealedSecret } = await findFields(db, id);
+      await endOverlap(db, id, sealedSecret, at);
     },
   ],
 ])(

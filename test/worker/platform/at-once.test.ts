@@ -136,8 +136,9 @@ const PAIRS: Record<string, Pair> = {
   "a rotation, and the end of an overlap": {
     calls: [rotate(60), call("endSecretOverlap", ({ webhookId }) => ({ webhookId }))],
     async check(owed, first, second) {
-      expect(second).toEqual({});
+      expect(second).toBe(JUST_ROTATED.replace("rotateWebhookSecret", "endSecretOverlap"));
       expect(await signs(owed, first.secret)).toBe(true);
+      expect((await webhook(owed)).overlapEndsAt).toBe(first.overlapEndsAt);
     },
   },
   "a rotation and a deletion": {
