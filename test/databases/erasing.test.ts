@@ -4,7 +4,7 @@ import { insertEntry } from "../../scripts/restore/placements.ts";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { sweep } from "../../src/sweep.ts";
 import { openedDataKeys } from "../../src/workspaces/data-keys.ts";
-import { automationReport, errorOf, leadReport, runReport } from "../support/api.ts";
+import { automationReport, errorOf, leadReport, platformOf, runReport } from "../support/api.ts";
 import {
   type DatabaseName,
   databaseOf,
@@ -12,7 +12,6 @@ import {
   NAMES,
   openSubscribedIn,
   openWorkspaceIn,
-  platformOf,
   rowsIn,
   tablesWith,
   unreachableDatabase,

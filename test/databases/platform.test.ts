@@ -5,13 +5,12 @@ import { MINUTE_MS } from "../../src/contract/time.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
 import { sweep } from "../../src/sweep.ts";
 import { createDataKey } from "../../src/workspaces/data-keys.ts";
-import { errorOf, leadReport } from "../support/api.ts";
+import { errorOf, leadReport, platformOf } from "../support/api.ts";
 import {
   databaseOf,
   deploymentWith,
   NAMES,
   openSubscribedIn,
-  platformOf,
   rowsIn,
   unreachableDatabase,
   WAYS,

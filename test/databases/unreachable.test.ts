@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import { consume } from "../../src/dispatch/consumer.ts";
 import { sweep } from "../../src/sweep.ts";
-import { deployedAs, leadReport, openApi } from "../support/api.ts";
+import { deployedAs, leadReport, openApi, platformOf } from "../support/api.ts";
 import {
   type DatabaseName,
   databaseOf,
@@ -12,7 +12,6 @@ import {
   NAMES,
   openSubscribedIn,
   openWorkspaceIn,
-  platformOf,
   tablesWith,
   unreachableDatabase,
   WAYS,

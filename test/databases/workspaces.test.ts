@@ -2,14 +2,13 @@ import { exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { SUBSCRIPTIONS_MAX } from "../../src/contract/limits.ts";
 import { isoTime } from "../../src/contract/time.ts";
-import { deployedAs, errorOf, pagesOf, send } from "../support/api.ts";
+import { deployedAs, errorOf, pagesOf, platformOf, send } from "../support/api.ts";
 import {
   type DatabaseName,
   databaseOf,
   deploymentWith,
   NAMES,
   openWorkspaceIn,
-  platformOf,
   rowsIn,
   tablesWith,
   unreachableDatabase,

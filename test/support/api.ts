@@ -12,6 +12,7 @@ import { randomId } from "../../src/contract/ids.ts";
 import type { WebhookDelivery } from "../../src/events/bodies.ts";
 import { app } from "../../src/http/app.ts";
 import type { ExportItem } from "../../src/lifecycle/export.ts";
+import { Platform as PlatformEntrypoint } from "../../src/platform/entrypoint.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import { mintApiKey } from "../../src/rate-limit/key-text.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
@@ -104,13 +105,19 @@ export function openApi(apiKey: string, fetch = fetchWorker) {
   };
 }
 
+/** The Platform API of a deployment without RPC, which takes as long as most calls: for what each test sets up. */
+export function platformOf(bindings: Env = env): PlatformEntrypoint {
+  return new PlatformEntrypoint(createExecutionContext(), bindings);
+}
+
 /** A new workspace with a key, and the API as seen with this key. */
 export async function openWorkspace(key: { requestsPerWindow?: number } = {}) {
-  const { workspaceId } = await Platform.createWorkspace({
+  const platform = platformOf();
+  const { workspaceId } = await platform.createWorkspace({
     name: "Agence Lumière",
     database: DATABASE,
   });
-  const { keyId, apiKey } = await Platform.createApiKey({ workspaceId, ...key });
+  const { keyId, apiKey } = await platform.createApiKey({ workspaceId, ...key });
   return { workspaceId, keyId, apiKey, api: openApi(apiKey) };
 }
 

@@ -1,8 +1,6 @@
-import { createExecutionContext } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import type { WebhookEvent } from "../../src/contract/enumerations.ts";
-import { Platform } from "../../src/platform/entrypoint.ts";
-import { openApi } from "./api.ts";
+import { openApi, platformOf } from "./api.ts";
 import { subscriberUrl } from "./deliveries.ts";
 import { interposed } from "./interposed.ts";
 
@@ -42,11 +40,6 @@ export function deploymentWith(databases: Partial<Record<DatabaseName, D1Databas
   return { ...env, ...databases };
 }
 
-/** The Platform API of such a deployment. */
-export function platformOf(bindings: Env): Platform {
-  return new Platform(createExecutionContext(), bindings);
-}
-
 /** How a database is unreachable. */
 export const WAYS = ["rejects", "hangs"] as const;
 
@@ -60,8 +53,9 @@ export function unreachableDatabase(way: (typeof WAYS)[number]): D1Database {
 
 /** A workspace in the given database, with a key, and the API as seen with this key. */
 export async function openWorkspaceIn(database: DatabaseName, name = `Agence ${database}`) {
-  const { workspaceId } = await exports.Platform.createWorkspace({ name, database });
-  const { keyId, apiKey } = await exports.Platform.createApiKey({ workspaceId });
+  const platform = platformOf();
+  const { workspaceId } = await platform.createWorkspace({ name, database });
+  const { keyId, apiKey } = await platform.createApiKey({ workspaceId });
   return { database, workspaceId, keyId, apiKey, api: openApi(apiKey) };
 }
 

@@ -4,7 +4,7 @@ import {
   getQueueResult,
   waitOnExecutionContext,
 } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { createHmac } from "node:crypto";
 import { and, count, eq } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/d1";
@@ -44,6 +44,7 @@ import { showPerson } from "../../src/records/person.ts";
 import { type Range, sendAgain } from "../../src/replay/replay.ts";
 import { insertSubscription } from "../../src/subscriptions/creation.ts";
 import { loadDataKeyToWrite } from "../../src/workspaces/data-keys.ts";
+import { platformOf } from "./api.ts";
 import { interposed } from "./interposed.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 import type { Received } from "./subscribers.ts";
@@ -67,7 +68,7 @@ export const DAY_MS = 24 * HOUR_MS;
 export async function createWorkspace(
   adminEmails: Administrator[] = ["admin@example.com"],
 ): Promise<string> {
-  const { workspaceId } = await exports.Platform.createWorkspace({
+  const { workspaceId } = await platformOf().createWorkspace({
     name: "Agence",
     adminEmails,
     database: DATABASE,

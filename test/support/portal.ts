@@ -1,10 +1,17 @@
-import { exports } from "cloudflare:workers";
-import { type Answer, EVERY_ANSWER, openApi, openWorkspace, refusal, success } from "./api.ts";
+import {
+  type Answer,
+  EVERY_ANSWER,
+  openApi,
+  openWorkspace,
+  platformOf,
+  refusal,
+  success,
+} from "./api.ts";
 import { announceLeads, HOUR_MS, subscribe, subscriberUrl } from "./deliveries.ts";
 
 /** The token in a portal link, as the page reads it from the fragment. */
 export async function linkToken(workspaceId: string, validMinutes?: number): Promise<string> {
-  const { url } = await exports.Platform.createPortalLink({ workspaceId, validMinutes });
+  const { url } = await platformOf().createPortalLink({ workspaceId, validMinutes });
   return new URL(url).hash.slice(1);
 }
 

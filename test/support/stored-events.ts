@@ -4,19 +4,30 @@ import { PRIORITY } from "../../src/db/schema.ts";
 import { insertDeliveries, insertEvents } from "./rows.ts";
 
 /**
- * Stores events about leads, a millisecond apart, with deliveries to the subscription in one state,
- * tried once; or none, if it was owed none of them. Returns their ids, oldest first.
+ * Stores events about leads, a millisecond apart, with deliveries to the subscription in one state, tried once; or none,
+ * if it was owed none of them. Of several subscriptions, each gets so many events of its own. Returns their ids, the
+ * oldest of each subscription first.
  */
 export async function storeEvents(
   workspaceId: string,
-  subscriptionId: string,
+  subscriptionIds: string | string[],
   count: number,
   startsAt: number,
   state: DeliveryState | "missed",
 ): Promise<string[]> {
-  const ids = Array.from({ length: count }, (_, i) => newEventId(startsAt + i));
-  const owed = state === "missed" ? [] : [subscriptionId];
-  await insertEvents(ids.map((id, i) => ({ id, workspaceId, owed, createdAt: startsAt + i })));
+  const stored = [subscriptionIds].flat().flatMap((subscriptionId) =>
+    Array.from({ length: count }, (_, i) => {
+      const createdAt = startsAt + i;
+      return { subscriptionId, eventId: newEventId(createdAt), workspaceId, createdAt };
+    }),
+  );
+  await insertEvents(
+    stored.map(({ subscriptionId, eventId: id, createdAt }) => {
+      const owed = state === "missed" ? [] : [subscriptionId];
+      return { id, workspaceId, owed, createdAt };
+    }),
+  );
+  const ids = stored.map(({ eventId }) => eventId);
   if (state === "missed") return ids;
   const priority = state === "pending" ? PRIORITY.retry : PRIORITY.untried;
   const tried = {
@@ -28,7 +39,7 @@ export async function storeEvents(
     settledAt: startsAt,
   };
   await insertDeliveries(
-    ids.map((eventId) => ({ subscriptionId, eventId, workspaceId, ...tried })),
+    stored.map(({ createdAt: _, ...delivery }) => ({ ...delivery, ...tried })),
   );
   return ids;
 }

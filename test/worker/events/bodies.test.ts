@@ -4,8 +4,13 @@ import { sealJson } from "../../../src/encryption/seal.ts";
 import { makeBody, UnreadableEvent } from "../../../src/events/bodies.ts";
 import { showPerson } from "../../../src/records/person.ts";
 import { createDataKey, openDataKey, openedDataKeys } from "../../../src/workspaces/data-keys.ts";
-import { type LeadReport, leadReport, listAll, openWorkspace } from "../../support/api.ts";
-import { platformOf } from "../../support/databases.ts";
+import {
+  type LeadReport,
+  leadReport,
+  listAll,
+  openWorkspace,
+  platformOf,
+} from "../../support/api.ts";
 import { consumeFor, isolated, receivedBy, subscribe } from "../../support/deliveries.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { record } from "../../support/record.ts";

@@ -21,10 +21,11 @@ import {
   openApi,
   openWorkspace,
   Platform,
+  platformOf,
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
-import { type DatabaseName, platformOf, tablesWith as tablesOf } from "../../support/databases.ts";
+import { type DatabaseName, tablesWith as tablesOf } from "../../support/databases.ts";
 import {
   announceLeads,
   answered,

@@ -17,11 +17,11 @@ import {
   openListeningWorkspace,
   openWorkspace,
   Platform,
+  platformOf,
   recordAutomation,
   refusal,
   runReport,
 } from "../../support/api.ts";
-import { platformOf } from "../../support/databases.ts";
 import {
   answered,
   dispatchAt,

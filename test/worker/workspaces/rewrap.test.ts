@@ -3,8 +3,7 @@ import { beforeEach, expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { open, parseEncryptionKeys } from "../../../src/encryption/seal.ts";
 import { createDataKey, openedDataKeys } from "../../../src/workspaces/data-keys.ts";
-import { deployedWith, openApi, openWorkspace, recordLead } from "../../support/api.ts";
-import { platformOf } from "../../support/databases.ts";
+import { deployedWith, openApi, openWorkspace, platformOf, recordLead } from "../../support/api.ts";
 import {
   announceLeads,
   consumeFor,

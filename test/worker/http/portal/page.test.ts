@@ -1,7 +1,13 @@
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
-import { deployedWith, errorOf, fetchText, openWorkspace, send } from "../../../support/api.ts";
-import { platformOf } from "../../../support/databases.ts";
+import {
+  deployedWith,
+  errorOf,
+  fetchText,
+  openWorkspace,
+  platformOf,
+  send,
+} from "../../../support/api.ts";
 import {
   exchange,
   HASHED_ANSWER,
