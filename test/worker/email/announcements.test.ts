@@ -410,6 +410,11 @@ describe("administrators are not notified", () => {
     ["was deleted", ({ id, workspaceId }) => commit(db, deleteSubscription(workspaceId, id, DUE))],
     ["lost access", ({ workspaceId }) => commit(db, updateAccess(workspaceId, false))],
     ["was disabled by a person", ({ id }) => setSubscription(id, { disabledAt: DUE })],
+    [
+      "is moving with its workspace",
+      ({ workspaceId: id }) =>
+        db.update(workspaces).set({ writeLock: "draining" }).where(eq(workspaces.id, id)),
+    ],
   ])("of a subscription that %s", async (_, happen) => {
     const about = await failing();
     await allowProbes(about.id);

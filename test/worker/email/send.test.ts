@@ -2,6 +2,7 @@ import { env, exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test } from "vitest";
 import { EMAIL_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
+import { enqueueEmails } from "../../../src/email/queue.ts";
 import { deleteSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { updateAccess } from "../../../src/workspaces/workspaces.ts";
 import {
@@ -232,4 +233,14 @@ test("the Worker's consumer sends what the queue holds, and drops what is no e-m
   const result = await consumeBodies([body, { ...body, extra: 1 }, { to: ADMIN }], mailing);
   expect(result).toMatchObject({ outcome: "ok", retryMessages: [] });
   expect(sent).toHaveLength(1);
+});
+
+test("the queue gets at most 100 e-mails at a time, as Queues requires", async () => {
+  const batches: number[] = [];
+  const sendBatch = async (messages: unknown[]) => void batches.push(messages.length);
+  const about = { kind: "failing", workspaceId: "wks_1", isReminder: false } as const;
+  const message = { ...about, subscriptionIds: ["whk_1"], to: ADMIN };
+  const messages = Array.from({ length: 201 }, () => message);
+  await enqueueEmails({ ...env, EMAILS: { sendBatch } as unknown as Queue }, messages);
+  expect(batches).toEqual([100, 100, 1]);
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
-import { EMAIL_KINDS, type Language } from "../../../src/db/schema.ts";
+import { EMAIL_KINDS, type EmailKind, type Language } from "../../../src/db/schema.ts";
 import type { Notification } from "../../../src/email/notification.ts";
 import { composeEmail } from "../../../src/email/text.ts";
 
@@ -67,6 +67,7 @@ test("an e-mail about a disabled subscription says what can be replayed, and unt
   expect(compose().text).toContain(until);
   const missed = { count: 0, more: false, until: null };
   expect(compose({ missed }).text).not.toContain("manqués\u00a0:");
+  expect(inEnglish().text).toContain("Missed events: at least 1,234. ");
 });
 
 test.each([
@@ -132,11 +133,24 @@ test.each(EMAIL_KINDS)("an e-mail of the kind %s is complete in English, too", (
   expect(inEnglish({ kind, isReminder: true }).subject).toBe(`Reminder: ${one.subject}`);
 });
 
-test("an e-mail about a recovery asks for nothing, and names no failure", () => {
+test.each<[EmailKind, string, string, string, string]>([
+  ["failing", "est", "sont", "is", "are"],
+  ["recovered", "fonctionne", "fonctionnent", "works", "work"],
+  ["disabled", "a été", "ont été", "was", "were"],
+  ["rejecting", "voit", "voient", "has", "have"],
+  ["overflow", "a", "ont", "has", "have"],
+])("an e-mail of the kind %s is about one webhook, or about several", (kind, ...verbs) => {
+  const several = { kind, subscriptionIds: ["whk_1", "whk_2"] };
+  const texts = [compose({ kind }), compose(several), inEnglish({ kind }), inEnglish(several)];
+  for (const [i, { text }] of texts.entries())
+    expect(text).toContain(` hooks.example.com:8443 ${verbs[i]} `);
+});
+
+test("an e-mail about a recovery or an overflow names no failure", () => {
   const { subject, text } = compose({ kind: "recovered" });
   expect(subject).toContain("Webhook rétabli");
-  expect(text).toContain("fonctionne à nouveau");
-  expect(text).not.toContain("Dernier résultat");
+  const overflow = compose({ kind: "overflow" });
+  for (const said of [text, overflow.text]) expect(said).not.toContain("Dernier résultat");
 });
 
 test("an e-mail about twenty subscriptions lists all, and no others", () => {
