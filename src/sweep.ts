@@ -89,10 +89,10 @@ export async function sweep(env: Env, now: number): Promise<void> {
   if (failed > 0) throw new Error(`${failed} jobs of the sweep failed`);
 }
 
-/** Returns the databases of this run. Each minute, the list starts with the next one. */
+/** Returns the databases of this run. The next run, a minute later, continues behind them. */
 function databasesOf(env: Env, now: number): string[] {
   const names = databaseNames(env);
-  const first = Math.floor(now / MINUTE_MS) % names.length;
+  const first = (Math.floor(now / MINUTE_MS) * DATABASES_AT_ONCE) % names.length;
   return [...names.slice(first), ...names.slice(0, first)].slice(0, DATABASES_AT_ONCE);
 }
 

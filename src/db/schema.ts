@@ -423,7 +423,7 @@ export const events = sqliteTable(
 export const PRIORITY = {
   /** A person has resent the event by its id. No circuit holds it. */
   resend: 0,
-  /** Not tried yet. */
+  /** Not tried yet; or a resend that could not be attempted. */
   untried: 1,
   /** Its last attempt has failed. */
   retry: 2,

@@ -70,9 +70,12 @@ export function endSubscriptions(
 export function wakeUpsToCancel(
   rows: readonly { subscriptionId: string; hasToEnd: boolean }[],
 ): WakeUp[] {
-  return rows
-    .filter(({ hasToEnd }) => hasToEnd)
-    .map(({ subscriptionId }) => ({ subscriptionId, queue: "slow" }));
+  return (
+    rows
+      .filter(({ hasToEnd }) => hasToEnd)
+      // Any queue will do, and a message in this one delays no request.
+      .map(({ subscriptionId }) => ({ subscriptionId, queue: "slow" }))
+  );
 }
 
 const NOW = sql`${sql.placeholder("now")}`;

@@ -126,7 +126,7 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
   const { delivery, result, startedAt, endedAt, startedClosed } = attempt;
   const { type, priority } = delivery;
   if (result.kind === "not_attempted") {
-    // No circuit holds a resend, which would be tried again at once.
+    // No circuit holds a resend, which would be tried again at once. So it becomes an ordinary delivery.
     const { stepsUsed, firstAt, dueAt } = delivery;
     return {
       state: withCircuit(state, type, circuitAfterNoAttempt(state.circuits[type], endedAt)),
@@ -226,7 +226,9 @@ function circuitAfterFailure(
   { delivery, startedAt, endedAt, startedClosed }: Attempt,
   outcome: Outcome,
 ): Circuit {
-  const { rejected, failures, probeAt, since } = before ?? { ...CLOSED, since: startedAt };
+  const { rejected, failures, probeAt } = before ?? CLOSED;
+  // Until an attempt has failed, the circuit only tells that none could be made.
+  const since = before?.outcome ? before.since : startedAt;
   const last = { since, outcome: outcome.kind, status: statusOf(outcome) };
   const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
   const wasOpen = probeAt > 0;

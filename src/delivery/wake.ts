@@ -48,7 +48,7 @@ const ARRIVED_MS = 1_000;
 export interface WakeUpFacts {
   subscriptionId: string;
   slow: boolean;
-  /** Whether deliveries are to be ended without a request. */
+  /** Whether deliveries are to be ended without a request, and the workspace is not moving. */
   mustEnd: boolean;
   maySend: boolean;
   /** Whether another dispatch leases it. */
@@ -79,15 +79,12 @@ function arrivesInTime(nextMessageAt: number, nextSendAt: number, now: number): 
   return nextMessageAt > now + ARRIVED_MS && nextMessageAt <= nextSendAt;
 }
 
-/** Notes when the delayed message of a subscription arrives, unless another dispatch has leased it in the meantime. */
-export async function noteMessage(db: Database, { subscriptionId, wakeAt }: WakeUp, now: number) {
+/** Notes when the delayed message of a subscription arrives. */
+export async function noteMessage(db: Database, { subscriptionId, wakeAt }: WakeUp) {
   if (wakeAt === undefined) return;
-  const isFree = and(
-    eq(subscriptions.id, subscriptionId),
-    lte(subscriptions.leasedUntil, now),
-    isWritable(subscriptions.workspaceId),
-  );
-  await commit(db, qb.update(subscriptions).set({ nextMessageAt: wakeAt }).where(isFree));
+  const { id, workspaceId } = subscriptions;
+  const isNoted = and(eq(id, subscriptionId), isWritable(workspaceId));
+  await commit(db, qb.update(subscriptions).set({ nextMessageAt: wakeAt }).where(isNoted));
 }
 
 /**

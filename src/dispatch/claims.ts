@@ -69,7 +69,10 @@ export interface Claimant {
 interface ClaimedSubscription extends SendingState, Destination, WakeUpFacts {
   /** The fencing counter. */
   epoch: number;
-  /** Whether this dispatch leases it: it was the last one to do so, and has not released it. If not, it claimed nothing. */
+  /**
+   * Whether this dispatch leases it: it was the last one to do so, and has not released it. If not, it claimed nothing. A
+   * lease that has run out counts until another dispatch leases.
+   */
   isLeased: boolean;
   /** How many responses to its failed attempts were stored today. */
   storedResponses: number;
@@ -96,7 +99,7 @@ export interface OutcomeToRecord extends DeliveryAfter {
 /** The changes that the requests of a claim have made. */
 export interface Settlement {
   /** The subscription as it was claimed. */
-  claimed: ClaimedSubscription;
+  subscription: ClaimedSubscription;
   outcomes: OutcomeToRecord[];
   state: SendingState;
   /** Events that are due at once, because another event of their type succeeded. */
@@ -109,7 +112,7 @@ export interface Settlement {
 
 /** Leases a subscription if something may be sent or must be ended, and reads what. It is safe to repeat. */
 export function claim(db: Database, claimant: Claimant, now: number): Promise<Claim> {
-  return commit(db, selectClaim(valuesOf(claimant, now), true));
+  return commit(db, selectClaim({ ...valuesOf(claimant, now), isFirst: 1 }, true));
 }
 
 /**
@@ -124,7 +127,7 @@ export async function settle(
   now: number,
 ): Promise<Claim> {
   const { subscriptionId } = claimant;
-  const { claimed, outcomes, state, dueNow, disable, last } = settlement;
+  const { subscription, outcomes, state, dueNow, disable, last } = settlement;
   const attempts = outcomes.flatMap(({ outcome, ...one }) =>
     outcome === null ? [] : { ...one, outcome, subscriptionId },
   );
@@ -133,12 +136,9 @@ export async function settle(
     outcomes: JSON.stringify(outcomes.map((one) => ({ ...one, subscriptionId }))),
     counts: JSON.stringify(countAttempts(attempts)),
     dueNow: JSON.stringify(dueNow),
-    change: JSON.stringify({
-      ...state,
-      epoch: claimed.epoch,
-      last,
-    }),
-    claimedUrl: claimed.url,
+    sending: JSON.stringify({ ...state, last }),
+    epoch: subscription.epoch,
+    isFirst: 0,
   };
   const transaction = combine({
     // These three come before the deliveries change. Afterwards, neither they nor a second try finds them unrecorded.
@@ -172,7 +172,8 @@ const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 const MAY_RECORD = isWritableOrDraining(subscriptions.workspaceId);
 const WE_LEASED_LAST = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${MAY_RECORD}`;
 /** A claim that is tried again, after a lost reply, finds that this dispatch leases the subscription. */
-const IS_FREE_OR_OURS = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
+const IS_OURS = sql`${subscriptions.leasedBy} = ${HOLDER}`;
+const IS_FREE_OR_OURS = sql`(${IS_OURS} OR ${subscriptions.leasedUntil} <= ${NOW})`;
 
 const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS change`;
 const changeField = fromJson("change");
@@ -187,13 +188,16 @@ const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscri
 
 const WAS_RESCHEDULED = sql`((${deliveries.priority}, ${deliveries.dueAt})
   IS NOT (change.value->>'$.claimed.priority', change.value->>'$.claimed.dueAt'))`;
-const FAILED_AT_OLD_URL = sql`(change.value->>'state' <> 'delivered'
-  AND ${sql.placeholder("claimedUrl")} <> (SELECT ${subscriptions.url} FROM ${subscriptions} WHERE ${SUBSCRIPTION}))`;
 /**
- * The delivery was resent or replayed since it was claimed, or has failed at a URL that the subscription does not have any
- * more. It stays pending with its new schedule, and is sent again.
+ * The state of the subscription is still the one that was claimed: since then, the URL has not changed, no deliveries were
+ * cancelled, and it was not enabled.
  */
-const IS_OVERTAKEN = sql`(${WAS_RESCHEDULED} OR ${FAILED_AT_OLD_URL})`;
+const IS_CURRENT = sql`${sql.placeholder("epoch")} = (SELECT ${subscriptions.epoch} FROM ${subscriptions} WHERE ${SUBSCRIPTION})`;
+/**
+ * The delivery was resent or replayed since it was claimed, or its failure says nothing about the present URL. It stays
+ * pending as its row says now, and is sent again, unless it was cancelled.
+ */
+const IS_OVERTAKEN = sql`(${WAS_RESCHEDULED} OR change.value->>'state' <> 'delivered' AND NOT ${IS_CURRENT})`;
 
 // A success is stored in the row of its delivery alone. If the delivery is sent again, its next attempt overwrites the
 // row, so the success is also stored as an attempt.
@@ -210,7 +214,8 @@ const storeAttempts = prepared(
 
 // All attempts are counted, or none: a second try of the transaction finds no outcome unrecorded.
 const addAttemptCounts = prepared(
-  addCounts(sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED})`),
+  addCounts(sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED}
+    WHERE change.value->>'outcome' IS NOT NULL)`),
 );
 
 /** A delivery of a replay counts as failed from its first failure on, until a retry succeeds. */
@@ -268,20 +273,16 @@ const bringForward = prepared(
     .where(
       sql`${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")}
         AND ${deliveries.eventId} IN (SELECT value FROM json_each(${sql.placeholder("dueNow")}))
-        AND ${deliveries.state} = 'pending'
+        AND ${deliveries.state} = 'pending' AND ${deliveries.priority} = ${PRIORITY.retry}
         AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${WE_LEASED_LAST})`,
     ),
 );
 
-const CHANGE = sql`json_each(json_array(json(${sql.placeholder("change")}))) AS change`;
-/**
- * The state is still about this endpoint and these event types: since it was claimed, the subscription got no other URL, no
- * event type was removed, and it was neither disabled nor enabled.
- */
-const IS_CURRENT = sql`${subscriptions.epoch} = change.value->>'epoch'`;
+const SENDING = sql`json_each(json_array(json(${sql.placeholder("sending")}))) AS sending`;
+const sendingField = fromJson("sending");
 // The same success comes again with a second try. It must not clear an overflow that was noted since it was stored.
-const IS_NEW_SUCCESS = sql`(change.value->>'$.last.status' BETWEEN 200 AND 299
-  AND ${subscriptions.lastAttempt} IS NOT change.value->>'last')`;
+const IS_NEW_SUCCESS = sql`(sending.value->>'$.last.status' BETWEEN 200 AND 299
+  AND ${subscriptions.lastAttempt} IS NOT sending.value->>'last')`;
 
 /** Stores the sending state and releases the lease. A claim in the same transaction leases the subscription again. */
 const storeStateAndRelease = prepared(
@@ -291,13 +292,13 @@ const storeStateAndRelease = prepared(
       ...mapColumns(
         subscriptions,
         STATE_COLUMNS,
-        (column, name) => sql`iif(${IS_CURRENT}, ${changeField(column, name)}, ${column})`,
+        (column, name) => sql`iif(${IS_CURRENT}, ${sendingField(column, name)}, ${column})`,
       ),
       pendingExhaustedAt: sql`iif(${IS_NEW_SUCCESS}, NULL, ${subscriptions.pendingExhaustedAt})`,
-      lastAttempt: sql`coalesce(change.value->>'last', ${subscriptions.lastAttempt})`,
+      lastAttempt: sql`coalesce(sending.value->>'last', ${subscriptions.lastAttempt})`,
       leasedUntil: 0,
     })
-    .from(CHANGE)
+    .from(SENDING)
     .where(WE_LEASED_LAST),
 );
 
@@ -322,20 +323,22 @@ const disableDead = prepared(
   qb
     .update(subscriptions)
     .set({ ...cancelPending(), disabledAt: NOW, disabledByFailures: true })
-    .from(CHANGE)
     .where(sql`${WE_LEASED_LAST} AND ${IS_CURRENT} AND ${TWO_EVENTS_FAILED}`),
 );
 
 const PROBE_AT = probeAt(sql`(line.value->>0)`);
 const IS_DUE = sql`${isInLine()} AND ${deliveries.dueAt} <= ${NOW}`;
 
-/** While deliveries are to be ended, nothing is sent, and any queue will do. */
+/**
+ * While deliveries are to be ended, nothing is sent, and any queue will do. A settlement takes no lease that it has lost:
+ * its second try, after a lost reply, would store a state from before another dispatch.
+ */
 const lease = prepared(
   qb
     .update(subscriptions)
     .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
     .where(
-      sql`${SUBSCRIPTION} AND ${IS_FREE_OR_OURS} AND ${IS_WRITABLE} AND (${subscriptions.hasToEnd}
+      sql`${SUBSCRIPTION} AND (${IS_OURS} OR ${sql.placeholder("isFirst")} AND ${IS_FREE_OR_OURS}) AND ${IS_WRITABLE} AND (${subscriptions.hasToEnd}
         OR ${isActive()} AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND ${nextSendAt()} <= ${NOW})`,
     ),
 );

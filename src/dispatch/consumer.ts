@@ -42,7 +42,8 @@ export async function consume(
 ): Promise<void> {
   const wakeUps = new Map<string, WakeUpMessage>();
   for (const { body, attempts } of messages) {
-    if (isWakeUp(body, env)) wakeUps.set(body.subscriptionId, body);
+    // After a move, a late message may still name the former database.
+    if (isWakeUp(body, env)) wakeUps.set(`${body.database} ${body.subscriptionId}`, body);
     // Its body and id are not logged, because its origin is unknown.
     else log("queue_message_invalid", { attempts });
   }
@@ -86,7 +87,7 @@ async function dispatch(
   try {
     const db = openNamed(env, database);
     const next = await deliver(db, subscriptionId, queue, ports, connections);
-    if (next && (await sendWakeUps(env, database, [next]))) await noteMessage(db, next, Date.now());
+    if (next && (await sendWakeUps(env, database, [next]))) await noteMessage(db, next);
   } catch (error) {
     logError("dispatch_failed", error, { database, webhookId: subscriptionId });
     // Its lease has ended by then.

@@ -79,7 +79,7 @@ export async function deliver(
   let work = await claim(db, claimant, ports.now());
   while (work?.subscription.isLeased) {
     transactions++;
-    // Until they have ended, a claim reads nothing that is due.
+    // A claim that has deliveries to end has read nothing due, so nothing is sent then.
     if (work.subscription.mustEnd) await endAll();
     const settlement = await sendClaimed(work, isValid, ports, connections);
     isValid = timeBudget(CLAIM_VALID_MS);
@@ -154,7 +154,7 @@ async function sendClaimed(
   // `afterAttempt` counts no failure of a resend or a replay, so these disable nothing.
   const hasFailed = state.failures > subscription.failures;
   const disable = hasFailed && mustDisable(state, ports.now());
-  return { claimed: subscription, outcomes, state, dueNow, disable, last, isStopped };
+  return { subscription, outcomes, state, dueNow, disable, last, isStopped };
 
   async function sendOne(delivery: PreparedDelivery): Promise<void> {
     const { eventId, type, attemptsMade, priority, dueAt } = delivery;

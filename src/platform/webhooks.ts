@@ -223,12 +223,9 @@ export const sendTestEvent = operation({
   output: TestResult,
   examples: [{ webhookId, type: "lead.created" }],
   async run(call, { webhookId, type }) {
-    const now = Date.now();
     const { db } = await findWebhook(call, webhookId);
-    const subscription = await findSubscription(db, webhookId, now);
-    if (!subscription.accessGranted)
-      throw new InputError("webhookId", "its workspace has no access");
-    const waitSeconds = await commit(db, takeTestEvent(subscription.workspaceId, now));
+    const { workspaceId } = await findSubscription(db, webhookId, Date.now());
+    const waitSeconds = await commit(db, takeTestEvent(workspaceId, Date.now()));
     if (waitSeconds !== null)
       throw new InputError(
         "webhookId",
@@ -236,6 +233,11 @@ export const sendTestEvent = operation({
         { retry_after_seconds: waitSeconds },
       );
     await call.noteChange?.({ webhookId });
+    // It is read last, because it may have been deleted, or have got another URL, in the meantime.
+    const now = Date.now();
+    const subscription = await findSubscription(db, webhookId, now);
+    if (!subscription.accessGranted)
+      throw new InputError("webhookId", "its workspace has no access");
     return postTestEvent(call.env, db, subscription, type, now);
   },
 });

@@ -18,6 +18,7 @@ import { DatabaseTimeout } from "../db/errors.ts";
 import { sendWakeUps } from "../delivery/wake.ts";
 import { Name } from "../primitives/text.ts";
 import { invalidateKey } from "../rate-limit/call.ts";
+import { interruptReplaysOf } from "../replay/replays.ts";
 import { cancelPendingOf } from "../subscriptions/subscriptions.ts";
 import { createDataKey } from "../workspaces/data-keys.ts";
 import { findSize } from "../workspaces/database-figures.ts";
@@ -196,6 +197,7 @@ export const setWorkspaceAccess = operation({
       updated: updateAccess(workspaceId, granted),
       sessions: granted ? undefined : endSessions(workspaceId, now),
       wakeUps: granted ? undefined : cancelPendingOf(workspaceId),
+      replays: granted ? undefined : interruptReplaysOf(workspaceId, now),
     });
     if (updated === 0) throw unknownWorkspace();
     ctx.waitUntil(sendWakeUps(env, placement.database, wakeUps));

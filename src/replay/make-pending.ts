@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import type { DeliveryState } from "../contract/enumerations.ts";
 import { excluded, insertFrom, mapColumns } from "../db/builder.ts";
 import { combine, counted, readAs, type Statements } from "../db/client.ts";
-import { deliveries, events, PRIORITY, subscriptions } from "../db/schema.ts";
+import { attempts, deliveries, events, PRIORITY, subscriptions } from "../db/schema.ts";
 import { isActive, listsType } from "../db/states.ts";
 import { insertAttempts } from "../delivery/attempts.ts";
 
@@ -61,7 +61,8 @@ export function makePending(
       UPDATE ${events} SET owed = json_insert(${events.owed}, '$[#]', ${subscriptionId})
       FROM ${rows} JOIN ${subscriptions} ON ${isOwn}
       WHERE ${isEvent} AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${isDelivery})`,
-    // The row of a delivery stores its success. It becomes one of the stored attempts before the row is overwritten.
+    // The row of a delivery stores its success. It becomes one of the stored attempts before the row is overwritten, unless
+    // a replay that was stopped has stored it.
     stored: insertAttempts(
       {
         at: sql`${deliveries.lastAt}`,
@@ -71,7 +72,9 @@ export function makePending(
         response: sql`NULL`,
       },
       sql`FROM ${rows} JOIN ${subscriptions} ON ${isOwn} JOIN ${events} ON ${isEvent} JOIN ${deliveries} ON ${isDelivery}
-        WHERE ${isUnchanged} AND ${deliveries.state} = 'delivered' AND ${deliveries.lastAt} IS NOT NULL`,
+        WHERE ${isUnchanged} AND ${deliveries.state} = 'delivered' AND ${deliveries.lastAt} IS NOT NULL
+          AND NOT EXISTS (SELECT 1 FROM ${attempts} WHERE ${attempts.subscriptionId} = ${deliveries.subscriptionId}
+            AND ${attempts.eventId} = ${deliveries.eventId} AND ${attempts.at} = ${deliveries.lastAt})`,
     ),
     count: counted(
       insertFrom(

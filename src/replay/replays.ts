@@ -286,10 +286,19 @@ const INTERRUPTED = { result: "interrupted", cursor: null } as const satisfies {
 export function interruptDisabled(subscriptionId: string, now: number): Part {
   const { id, disabledAt } = subscriptions;
   const isDisabled = sql`EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${id} = ${subscriptionId} AND ${disabledAt} IS NOT NULL)`;
+  return interruptAll(and(isOf(subscriptionId), isDisabled), now);
+}
+
+/** Ends the replays of a workspace whose access ends, in the transaction that cancels what they had scheduled. */
+export function interruptReplaysOf(workspaceId: string, now: number): Part {
+  return interruptAll(eq(replays.workspaceId, workspaceId), now);
+}
+
+function interruptAll(which: SQL | undefined, now: number): Part {
   return qb
     .update(replays)
     .set({ ...INTERRUPTED, endedAt: now })
-    .where(and(isOf(subscriptionId), isNull(replays.result), isDisabled));
+    .where(and(which, isNull(replays.result)));
 }
 
 /** Notes that the scheduled job has looked at a replay, so that the others come first. */

@@ -50,7 +50,7 @@ export const ReplayView = z.object({
     .enum(["done", "stopped", "interrupted"])
     .nullable()
     .describe(
-      `stopped: by a person, or after ${REPLAY_MAX_DAYS} days; interrupted: the webhook was disabled or deleted; null until it has ended`,
+      `stopped: by a person, or after ${REPLAY_MAX_DAYS} days; interrupted: the webhook was disabled or deleted, or access ended; null until it has ended`,
     ),
 });
 export type ReplayView = z.infer<typeof ReplayView>;

@@ -304,7 +304,7 @@ export async function dispatchAt(
       const database = openDatabase(client);
       const ports = portsAt(now, attempt);
       const wakeUp = await deliver(database, id, queue ?? own, ports, connections);
-      if (wakeUp) await noteMessage(database, wakeUp, ports.now());
+      if (wakeUp) await noteMessage(database, wakeUp);
       return wakeUp;
     }),
   );

@@ -227,6 +227,8 @@ describe("the sweep", () => {
     }
     const times = names.map((name) => turns.filter((turn) => turn.includes(name)).length);
     expect(times).toEqual(names.map(() => 4));
+    for (const [i, turn] of turns.slice(1).entries())
+      expect(new Set([...(turns[i] ?? []), ...turn]).size).toBe(names.length);
   });
 
   test("uses the cron's time", async () => {

@@ -271,6 +271,13 @@ describe("the circuit of an event type", () => {
     const again = outcomeOf(asked, { kind: "not_attempted" }).state;
     expect(again.circuits).toEqual(asked.circuits);
   });
+
+  test("has since when it fails, though no attempt could be made before", () => {
+    const { state } = outcomeOf(INITIAL_STATE, { kind: "not_attempted" });
+    const startedAt = NOW + 90_000_000;
+    const failed = outcomeOf(state, REJECTED, { at: startedAt }).state;
+    expect(failed.circuits[LEAD]).toMatchObject({ since: startedAt, status: 400 });
+  });
 });
 
 describe("an attempt that could not be made", () => {

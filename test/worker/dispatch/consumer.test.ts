@@ -118,6 +118,17 @@ describe("a message", () => {
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
+  test("that names the former database of a subscription takes no other one's place", async () => {
+    const { id } = await owed(1, Date.now());
+    const context = createExecutionContext();
+    const { DB: former } = observedDatabase({ before: () => Promise.reject(BROKEN) });
+    const body = { subscriptionId: id, queue: "fast", database: "DB_9" } as const;
+    const messages = [message(id, () => {}), { ...message(id, () => {}), body }];
+    const { env: bindings } = isolated({ DB_9: former } as object);
+    await consume(messages, bindings, context, attempting(OK));
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+  });
+
   test("is not acknowledged before its effects are stored in D1", async () => {
     const { id } = await owed(1, Date.now());
     const outcomes: string[] = [];

@@ -343,6 +343,17 @@ describe("a lease", () => {
     expect(await subscriptionRow(id)).toMatchObject({ failures });
   });
 
+  test("that was lost is not taken again by a settlement", async () => {
+    const { id } = await owed(2, NOW);
+    let now = NOW;
+    const late = await heldDispatch(() => now, id);
+    await dispatchAt(LATER, [id], answered(503));
+    const state = await subscriptionRow(id);
+    now = LATER + HOUR_MS;
+    expect(await late.finish(OK)).toEqual([{ subscriptionId: id, queue: "fast" }]);
+    expect(await subscriptionRow(id)).toEqual(state);
+  });
+
   test("that was lost disables nothing", async () => {
     const { id } = await owed(2, NOW);
     await setSubscription(id, { failures: 10, failingSince: NOW - 75 * HOUR_MS });
@@ -376,7 +387,11 @@ describe("a lease", () => {
 
 describe("if the reply to a settlement is lost, its second try", () => {
   /** Dispatches, while the reply to the settlement is lost, and does something before the second try. */
-  const dispatchLosing = (id: string, outcome: typeof OK, meanwhile: () => Promise<unknown>) => {
+  const dispatchLosing = (
+    id: string,
+    outcome: DispatchPorts["attempt"] | typeof OK,
+    meanwhile: () => Promise<unknown>,
+  ) => {
     const { DB } = observedDatabase({
       before: async (trip) => void (trip === 3 && (await meanwhile())),
       after: failAtTrip(2),
@@ -384,17 +399,32 @@ describe("if the reply to a settlement is lost, its second try", () => {
     return dispatchOn(DB, NOW, [id], outcome);
   };
 
+  const countsOf = async (id: string): Promise<unknown> => {
+    const found = await WORKSPACE_DB.prepare(
+      "SELECT counts FROM delivery_counts WHERE subscription_id = ?",
+    )
+      .bind(id)
+      .first<{ counts: string }>();
+    return JSON.parse(found?.counts ?? "{}");
+  };
+
   test("counts nothing twice", async () => {
     const { id } = await owed(1, NOW);
     await dispatchLosing(id, REJECTED, async () => {});
     expect(await deliveryTo(id)).toMatchObject({ stepsUsed: 1, attemptsMade: 1 });
     expect(await subscriptionRow(id)).toMatchObject({ failures: 1 });
-    const counts = await WORKSPACE_DB.prepare(
-      "SELECT counts FROM delivery_counts WHERE subscription_id = ?",
-    )
-      .bind(id)
-      .first<{ counts: string }>();
-    expect(JSON.parse(counts?.counts ?? "{}")).toMatchObject({ "lead.created failed": 1 });
+    expect(await countsOf(id)).toMatchObject({ "lead.created failed": 1 });
+  });
+
+  test("counts nothing twice either if another attempt could not be made", async () => {
+    const { id, drafts } = await owed(2, NOW);
+    const broken = drafts[1]?.id;
+    await dispatchLosing(
+      id,
+      ({ eventId }) => (eventId === broken ? NOT_ATTEMPTED() : Promise.resolve(REJECTED)),
+      async () => {},
+    );
+    expect(await countsOf(id)).toMatchObject({ "lead.created failed": 1 });
   });
 
   test("claims what was recorded in the meantime", async () => {

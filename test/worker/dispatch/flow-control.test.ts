@@ -216,6 +216,23 @@ describe("an open circuit", () => {
     expect(row).toMatchObject({ eventId: bad, stepsUsed: 2, dueAt });
   });
 
+  test.each([
+    ["sent at once", PRIORITY.retry, true],
+    ["left in its place, if a replay sends it", PRIORITY.replay, false],
+  ])("closes, and what was rejected is %s", async (_, priority, isSent) => {
+    const { id, drafts } = await owed(2, NOW);
+    const [bad = ""] = drafts.map((draft) => draft.id);
+    const { circuits } = failingSince(NOW, 0, 0);
+    await setSubscription(id, {
+      circuits: { "lead.created": { ...circuits["lead.created"], rejected: [bad] } },
+    });
+    await setDeliveries(id, { priority, dueAt: NOW + HOUR_MS }, bad);
+    const { posts, attempt } = subscriber(() => OK);
+    await dispatchAt(NOW, [id], attempt);
+    expect(posts.includes(bad)).toBe(isSent);
+    expect(posts).toHaveLength(isSent ? 2 : 1);
+  });
+
   test("probes with an event that was not tried yet, the newest or the oldest", async () => {
     const { id, drafts } = await owed(4, NOW);
     await setSubscription(id, failingSince(NOW - HOUR_MS, 9, NOW));

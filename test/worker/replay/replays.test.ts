@@ -180,14 +180,25 @@ describe("a replay", () => {
     expect(await statesOf(webhookId)).toEqual({ pending: REDELIVERY_EXAMINED_MAX });
   });
 
-  test("does not go on after its subscription was disabled and enabled at once", async () => {
-    const { webhookId, since } = await withEvents(REDELIVERY_EXAMINED_MAX + 1);
+  const disableAndEnable = async (webhookId: string) => {
+    await Platform.disableWebhook({ webhookId });
+    await Platform.enableWebhook({ webhookId });
+  };
+  const denyAndGrant = async (_: string, workspaceId: string) => {
+    for (const granted of [false, true])
+      await Platform.setWorkspaceAccess({ workspaceId, granted });
+  };
+
+  test.each([
+    ["its subscription was disabled and enabled", disableAndEnable],
+    ["the access of its workspace was denied and granted", denyAndGrant],
+  ])("does not go on after %s at once", async (_, interrupt) => {
+    const { webhookId, workspaceId, since } = await withEvents(REDELIVERY_EXAMINED_MAX + 1);
     const { nextCursor } = await Platform.redeliver({ webhookId, since });
     // An active subscription is not enabled, so this interrupts nothing.
     await Platform.enableWebhook({ webhookId });
     expect(await replayOf(webhookId)).toMatchObject({ result: null });
-    await Platform.disableWebhook({ webhookId });
-    await Platform.enableWebhook({ webhookId });
+    await interrupt(webhookId, workspaceId);
     expect(await replayOf(webhookId)).toMatchObject({ result: "interrupted" });
     const again = { webhookId, since, cursor: nextCursor };
     expect(await Platform.redeliver(again)).toEqual({ count: 0, nextCursor: null });
@@ -266,6 +277,9 @@ describe("a replay that is stopped", () => {
     // Its success is shown once.
     const { attemptLog } = await Platform.readDelivery({ webhookId, eventId: delivered });
     expect(attemptLog).toHaveLength(1);
+    await Platform.redeliver({ webhookId, eventIds: [delivered] });
+    const again = await Platform.readDelivery({ webhookId, eventId: delivered });
+    expect(again).toMatchObject({ state: "pending", attemptLog });
   });
 
   test("is not continued by anybody, nor by a call that read it before", async () => {

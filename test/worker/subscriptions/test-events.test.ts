@@ -7,6 +7,7 @@ import {
   createWorkspace,
   db,
   jumpTo,
+  observedDatabase,
   receivedBy,
   subscribe,
   subscriberUrl,
@@ -43,6 +44,22 @@ test("The test events of a workspace have one budget a minute, whatever its endp
   jumpTo(Date.now() + 61_000);
   expect((await send(0)).status).toBe(200);
   vi.useRealTimers();
+});
+
+test("A test event is sent to the URL of the moment, although the call began before", async () => {
+  const { workspaceId } = await openWorkspace();
+  const [former, url] = [subscriberUrl(), subscriberUrl()];
+  const { id: webhookId } = await subscribe(workspaceId, { url: former });
+  const { DB } = observedDatabase({
+    before: async (_, texts) => {
+      if (texts.join().includes("test_events")) await Platform.updateWebhook({ webhookId, url });
+    },
+  });
+  const portal = await openPortal(workspaceId, deployedWith({ DB }));
+  const { status } = await portal.post(`/webhooks/${webhookId}/test`, { type: "lead.created" });
+  expect(status).toBe(200);
+  expect(await receivedBy({ url: former })).toEqual([]);
+  expect(await receivedBy({ url })).toHaveLength(1);
 });
 
 test("The minute that test events are counted in begins with its first one", async () => {
