@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { checkReceiver, type Finding } from "../../scripts/check-receiver/checks.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { signatureFault } from "../../scripts/shared/receiver.ts";
 import { mintSecret } from "../../src/endpoints/signature.ts";
@@ -14,6 +15,13 @@ export const CHECKER = join(ROOT, "scripts/check-receiver/check-receiver.ts");
 /** Runs the command. @returns its output and exit code, and the checks by result. */
 export async function check(...args: string[]) {
   return checkWith(SECRET, [CHECKER, ...args]);
+}
+
+/** Checks a receiver in this process, which is quicker than the command. */
+export async function checkHere(url: string, secret = SECRET): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  for await (const finding of checkReceiver(url, secret)) findings.push(finding);
+  return findings;
 }
 
 /** Runs another file, with another secret in the environment. */

@@ -9,13 +9,12 @@ import { Webhook } from "standardwebhooks";
 import Stripe from "stripe";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { askForSecret, parseCall, UsageError } from "../../../scripts/check-receiver/call.ts";
-import { checkReceiver, type Finding } from "../../../scripts/check-receiver/checks.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { WebhookDelivery } from "../../../src/events/bodies.ts";
 import { startInTerminal } from "../../node/support/process.ts";
 import { type Answer, type Post, startReceiver } from "../../node/support/receiver.ts";
 import { freePort } from "../../node/support/server.ts";
-import { CHECKER, check, checkWith, isGenuine, SECRET } from "../../support/checker.ts";
+import { CHECKER, check, checkHere, checkWith, isGenuine, SECRET } from "../../support/checker.ts";
 import { until } from "../../support/until.ts";
 
 const VALID = "accepts a valid delivery";
@@ -42,8 +41,7 @@ function withOneV1(post: Post, index: number): Post {
 /** Checks a receiver that answers in this way, in this process, which is quicker. */
 async function checkAnswering(answer?: Parameters<typeof startReceiver>[0]) {
   const receiver = await startReceiver(answer);
-  const findings: Finding[] = [];
-  for await (const finding of checkReceiver(receiver.url, SECRET)) findings.push(finding);
+  const findings = await checkHere(receiver.url);
   await receiver.close();
   const checks = (result: string) =>
     findings.filter((finding) => finding.result === result).map((finding) => finding.check);
@@ -128,9 +126,7 @@ describe("the checker reports what is wrong with a receiver that", () => {
     });
     const port = await freePort();
     server.listen(port, "127.0.0.1");
-    const findings: Finding[] = [];
-    for await (const finding of checkReceiver(`http://127.0.0.1:${port}/`, SECRET))
-      findings.push(finding);
+    const findings = await checkHere(`http://127.0.0.1:${port}/`);
     server.close();
     server.closeAllConnections();
     expect(findings[0]?.consequence).toContain("the clock of your server is 60 minutes slow");
