@@ -5,6 +5,7 @@ import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { buildSite } from "../../site/build.ts";
+import { Document } from "../../site/openapi.ts";
 import { ORIGIN } from "../../site/origin.ts";
 import { makeSearch } from "../../site/page/ranking.ts";
 import { exampleRequest } from "../../site/requests.ts";
@@ -87,6 +88,36 @@ test("each page leads to the next one of the contents, and back", () => {
     expect([linked("prev"), linked("next")], path).toEqual([order[place - 1], order[place + 1]]);
   }
 });
+
+const documented = new Document(JSON.parse(textOf("openapi.json"))).groups.flatMap(
+  ({ entries }) => entries,
+);
+
+test("the reference has 12 operations and events", () => {
+  expect(documented).toHaveLength(12);
+});
+
+test.each(documented.map((entry) => [entry.operation.summary, entry] as const))(
+  "the contents lead to %j, with its path, a form unless it is an event, and its success response before its errors",
+  (summary, { operation: { operationId }, path, method }) => {
+    const link = new RegExp(`<a href="/(docs/reference/\\w+)#${operationId}">${summary}<`);
+    const [, page] = link.exec(contentsOf(textOf("docs.html"))) ?? expect.unreachable("no link");
+    const [article] =
+      new RegExp(`<article [^>]*id="${operationId}".*?</article>`, "s").exec(
+        textOf(`${page}.html`),
+      ) ?? expect.unreachable("no article");
+    const isEvent = method === "EVENT";
+    expect(article.split('<details class="try"')).toHaveLength(isEvent ? 1 : 2);
+    const text = article.replace(/<[^>]*>/g, "");
+    expect(text).toContain(path);
+    if (isEvent) expect(text).not.toMatch(/key_live|Authorization|Errors/);
+    else {
+      const response = text.indexOf("Response 2");
+      expect(response).toBeGreaterThan(0);
+      expect(text.indexOf("Errors")).toBeGreaterThan(response);
+    }
+  },
+);
 
 test("a tab holds one alternative, and nothing that follows the alternatives", () => {
   const tabs = pages.flatMap((path) => {
