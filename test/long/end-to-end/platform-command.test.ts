@@ -266,7 +266,7 @@ describe("exportWorkspace --ndjson", () => {
 describe("eraseWorkspace", () => {
   test("erases the whole workspace, and can be run again", async () => {
     const { workspaceId, recordLeads } = await openWorkspace(runtime);
-    await recordLeads(numbered(1_200));
+    await recordLeads(numbered(10));
     for (const erase of [platform, platformHere]) {
       const end = await erase("eraseWorkspace", JSON.stringify({ workspaceId }));
       expect([end.code, JSON.parse(end.stdout)]).toEqual([0, { done: true }]);

@@ -197,7 +197,12 @@ test.each([
     // As wide as the page is at 200 %, or on the smallest phone (WCAG 1.4.10).
     const widths = [width, Math.max(REFLOW_WIDTH, width / 2)];
     const looks = new Set<string>();
+    const headings = new Set<string>();
     for await (const place of places(visit)) {
+      if (place.startsWith("dialog")) {
+        const title = page.getByRole("dialog").getByRole("heading");
+        headings.add(await title.evaluate((heading) => getComputedStyle(heading).font));
+      }
       expect([place, await looseTextsIn(page)]).toEqual([place, []]);
       // Colours do not depend on the width, and structure not on the colours.
       expect([place, await colourViolationsIn(page, looks)]).toEqual([place, []]);
@@ -213,6 +218,8 @@ test.each([
       widths.reverse();
       expect(await page.locator("body").innerText()).not.toContain("t0ken");
     }
+    // Dialogs are opened in places whose own headings differ.
+    expect(headings.size).toBe(1);
     await visit.close();
   },
 );

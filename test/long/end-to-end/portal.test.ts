@@ -578,21 +578,6 @@ test("a webhook that was disabled by failures says so where it is listed", async
   await see(rows(), "Disabled after failing");
 });
 
-test("a dialog has the same heading wherever it is opened", async () => {
-  await openSubscribed();
-  const sizeOf = async () => {
-    const title = page.getByRole("dialog").getByRole("heading");
-    const size = await title.evaluate((heading) => getComputedStyle(heading).font);
-    await page.keyboard.press("Escape");
-    return size;
-  };
-  await press("Edit…");
-  const above = await sizeOf();
-  await openTab("Settings");
-  await press("Edit…", page.locator(".settings"));
-  expect(await sizeOf()).toBe(above);
-});
-
 test("a read-only session shows everything and changes nothing", async () => {
   const webhookId = await stage.subscribe(workspaceId);
   await deliver(1);
