@@ -1,7 +1,8 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseKeyRing } from "../../src/encryption/key-ring.ts";
+import { writePrivateFile } from "../shared/private-file.ts";
 import { makeSecret, type SecretName, type Secrets } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
 
@@ -37,7 +38,7 @@ export function completeSecrets(
   }
   const lines = generated.map((name) => `${name}="${secrets[name]}"\n`);
   try {
-    writeFileSync(copy, lines.join(""), { mode: 0o600, flag: "a" });
+    writePrivateFile(copy, lines.join(""), "a");
   } catch (error) {
     throw unusable(copy, `cannot be written (${(error as NodeJS.ErrnoException).code})`);
   }
@@ -104,6 +105,6 @@ export function openPrivateFolder(): PrivateFolder {
 /** Writes secrets in the format that wrangler reads. @returns the file. */
 export function writeSecretsFile(folder: PrivateFolder, secrets: Record<string, string>): string {
   const file = join(folder.path, "secrets.json");
-  writeFileSync(file, JSON.stringify(secrets), { mode: 0o600 });
+  writePrivateFile(file, JSON.stringify(secrets));
   return file;
 }

@@ -1,7 +1,8 @@
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "@hono/zod-openapi";
 import { ROOT } from "../shared/checkout.ts";
+import { writePrivateFile } from "../shared/private-file.ts";
 
 const Kept = z.object({ id: z.string(), secret: z.string() });
 
@@ -21,5 +22,5 @@ export function readKept(): Kept | null {
 
 /** Keeps a subscription for the next listener; only this user can read it. */
 export function writeKept({ id, secret }: Kept): void {
-  writeFileSync(FILE, `${JSON.stringify({ id, secret })}\n`, { mode: 0o600 });
+  writePrivateFile(FILE, `${JSON.stringify({ id, secret })}\n`);
 }

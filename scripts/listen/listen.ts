@@ -20,6 +20,7 @@ import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
 import { findSampleWorkspace } from "../shared/local-server.ts";
 import { openPlatform } from "../shared/platform-client.ts";
 import { isTaken } from "../shared/ports.ts";
+import { signatureFault } from "../shared/receiver.ts";
 import { print, printable } from "../shared/terminal.ts";
 import { type Answer, forward, type Target } from "./forward.ts";
 import { type Kept, readKept, writeKept } from "./kept.ts";
@@ -76,7 +77,9 @@ async function listen(target: Target | null, isKept: boolean): Promise<void> {
     data.filter(({ id }) => id !== kept?.id),
   );
   const known = isKept ? data.find(({ id }) => id === kept?.id) : undefined;
-  const server = createServer((request, response) => receive(target, request, response));
+  const server = createServer((request, response) =>
+    receive(subscribed, target, request, response),
+  );
   server.listen(known ? Number(new URL(known.url).port) : 0, "127.0.0.1");
   await once(server, "listening").catch((error: Error) => {
     throw new Error(`${error.message}: is another listener running with --keep?`);
@@ -175,9 +178,26 @@ function endOnSignal(removed: { api: LocalApi; subscribed: Promise<Kept> } | nul
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE"]) process.on(signal, end);
 }
 
-async function receive(target: Target | null, request: IncomingMessage, response: ServerResponse) {
+/**
+ * Receives a request. Without a signature of the subscription, it is neither shown nor forwarded: any web page can post to
+ * this port, and would have the headers of `--header` added.
+ */
+async function receive(
+  subscribed: Promise<Kept>,
+  target: Target | null,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   try {
     const body = await buffer(request);
+    const { secret } = await subscribed;
+    const signature = request.headers["x-service-signature"];
+    const fault = signatureFault(secret, signature, body, Date.now());
+    if (fault !== null) {
+      print(`\n${timeNow()}  401: not a delivery to this webhook (${fault})`);
+      response.writeHead(401).end();
+      return;
+    }
     const answer = target ? await forward(target, request, body) : null;
     show(request, body, answer);
     if (answer) showNextAttempt(parseEvent(body).id, answer.status);
@@ -190,13 +210,16 @@ async function receive(target: Target | null, request: IncomingMessage, response
 
 /** Prints a delivery: a summary, its signature, and its body as received. */
 function show({ headers }: IncomingMessage, body: Buffer, answer: Answer | null): void {
-  const time = new Date().toTimeString().slice(0, 8);
   const { id, type } = parseEvent(body);
-  const words = [time, type, id];
+  const words = [timeNow(), type, id];
   if (answer) words.push(`${answer.status}${answer.failure ? ` (${answer.failure})` : ""}`);
   print(`\n${printable(words.join("  "))}`);
   print(`X-Service-Signature: ${printable(String(headers["x-service-signature"]))}`);
   print(printable(body.toString()));
+}
+
+function timeNow(): string {
+  return new Date().toTimeString().slice(0, 8);
 }
 
 /** After a failed attempt, says when the next one will be. */

@@ -1,4 +1,5 @@
-import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync } from "node:fs";
+import { writePrivateFile } from "../shared/private-file.ts";
 import type { Placements } from "./placements.ts";
 import type { PlatformCall } from "./repeat.ts";
 import type { Tables } from "./tables.ts";
@@ -23,6 +24,6 @@ export function readNotes(file: string): Notes | null {
 
 /** Replaces the notes atomically. */
 export function writeNotes(file: string, notes: Notes): void {
-  writeFileSync(`${file}.new`, JSON.stringify(notes), { mode: 0o600 });
+  writePrivateFile(`${file}.new`, JSON.stringify(notes));
   renameSync(`${file}.new`, file);
 }

@@ -1,8 +1,9 @@
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { z } from "@hono/zod-openapi";
 import { ROOT } from "./checkout.ts";
+import { writePrivateFile } from "./private-file.ts";
 import { makeSecret, SECRET_NAMES, type SecretName } from "./secrets.ts";
 
 const LocalServer = z.object({
@@ -81,7 +82,7 @@ export function makeSecrets(): SecretName[] {
   if (missing.length === 0) return [];
   const separator = text === "" || text.endsWith("\n") ? "" : "\n";
   const lines = missing.map((name) => `${name}="${makeSecret("local")}"\n`);
-  writeFileSync(SECRETS_FILE, text + separator + lines.join(""), { mode: 0o600 });
+  writePrivateFile(SECRETS_FILE, text + separator + lines.join(""));
   return missing;
 }
 
@@ -97,8 +98,7 @@ function readFile<Content extends z.ZodType>(
   }
 }
 
-/** Writes a file that only this user can read. */
 function writeFile(file: string, content: object): void {
   mkdirSync(dirname(file), { recursive: true });
-  writeFileSync(file, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600 });
+  writePrivateFile(file, `${JSON.stringify(content, null, 2)}\n`);
 }

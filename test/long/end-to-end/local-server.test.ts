@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { createHmac, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { appendFileSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import type { IncomingHttpHeaders } from "node:http";
@@ -242,6 +242,9 @@ test("npm run listen forwards to a gateway that requires a header, and with a ce
   await once(secure, "listening");
   const url = `https://127.0.0.1:${(secure.address() as AddressInfo).port}/`;
   const listener = await listen("--forward", url, "--insecure", "--header", "X-Token: abc");
+  // Any page that a browser shows can send this, and gets no token.
+  const [port] = await listeners();
+  expect((await fetch(String(port), { method: "POST", body: "{}" })).status).toBe(401);
   await recordLead();
   await until(() => seen.length > 0);
   const [, id] = /X-Service-Webhook: (whk_\w+)\n/.exec(listener.output()) ?? [];
@@ -318,10 +321,19 @@ test.runIf(isLinux)(
 
 test("npm run listen shows each request on one line, with control characters escaped", async () => {
   const listener = await listen();
-  const post = async (body: string) =>
-    fetch(String((await listeners())[0]), { method: "POST", body });
-  await post(JSON.stringify({ id: "evt_\u009b2J", type: "a\nb" }));
-  await post("\u001b]52;c;cHduZWQ=\u0007\n00:00:00  lead.created");
+  const signatures: string[] = [];
+  const post = async (body: string, secret = listener.secret) => {
+    const time = Math.floor(Date.now() / 1000);
+    const digest = createHmac("sha256", secret).update(`${time}.${body}`).digest("hex");
+    const signature = `t=${time},v1=${digest}`;
+    signatures.push(signature);
+    const headers = { "X-Service-Signature": signature };
+    const url = String((await listeners())[0]);
+    return (await fetch(url, { method: "POST", headers, body })).status;
+  };
+  expect(await post("{}", "whsec_another")).toBe(401);
+  expect(await post(JSON.stringify({ id: "evt_\u009b2J", type: "a\nb" }))).toBe(204);
+  expect(await post("\u001b]52;c;cHduZWQ=\u0007\n00:00:00  lead.created")).toBe(204);
   await until(() => listener.output().includes("00:00:00"));
   const [, shown = ""] = listener.output().split(/X-Service-Webhook: whk_\w+\n/);
   expect(shown).not.toMatch(/(?!\n)[\p{Cc}]/u);
@@ -331,12 +343,14 @@ test("npm run listen shows each request on one line, with control characters esc
       .replace(/^[\d:]{8} {2}/gm, "")
       .split("\n"),
   ).toEqual([
+    "401: not a delivery to this webhook (signature does not match)",
+    "",
     String.raw`a\nb  evt_\u009b2J`,
-    "X-Service-Signature: undefined",
+    `X-Service-Signature: ${signatures[1]}`,
     String.raw`{"id":"evt_\u009b2J","type":"a\nb"}`,
     "",
     "not an event  ?",
-    "X-Service-Signature: undefined",
+    `X-Service-Signature: ${signatures[2]}`,
     String.raw`\u001b]52;c;cHduZWQ=\u0007\n00:00:00  lead.created`,
   ]);
   expect(await endByCtrlC(listener)).toBe(0);
@@ -373,8 +387,10 @@ test("Listeners remove their own subscription at Ctrl-C, and that of a killed on
 });
 
 test("npm run listen -- --keep has the same subscription the next time", async () => {
-  const first = await listen("--keep");
   const file = join(server.folder, ".wrangler/listen.json");
+  // As an editor or a copy may leave it.
+  writeFileSync(file, "", { mode: 0o644 });
+  const first = await listen("--keep");
   const kept = JSON.parse(readFileSync(file, "utf8"));
   expect(kept).toEqual({ id: expect.stringMatching(/^whk_/), secret: first.secret });
   expect(statSync(file).mode & 0o777).toBe(0o600);

@@ -1,0 +1,26 @@
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, expect, test, vi } from "vitest";
+import { completeSecrets } from "../../scripts/deploy/secret.ts";
+import { writeNotes } from "../../scripts/restore/notes.ts";
+import { writeServer } from "../../scripts/shared/local-state.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "private-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+test.each<[what: string, write: (file: string) => unknown, written?: string]>([
+  ["the server", (file) => writeServer({ base: "http://localhost", platformKey: "k" }, file)],
+  ["the copy of secrets", (file) => completeSecrets("w", ["ENCRYPTION_KEYS"], file, {})],
+  ["the notes of a restore", (file) => writeNotes(file, {} as never), ".new"],
+])(
+  "only this user can read a file with %s, even if all could before",
+  (what, write, suffix = "") => {
+    vi.spyOn(process.stdout, "write").mockReturnValue(true);
+    const file = join(folder, what);
+    writeFileSync(`${file}${suffix}`, "", { mode: 0o644 });
+    write(file);
+    expect(readFileSync(file, "utf8")).not.toBe("");
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+  },
+);
