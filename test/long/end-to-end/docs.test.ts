@@ -287,7 +287,6 @@ test("has enough contrast in light and dark, and no fault that axe finds where s
   for (const path of ["/docs/guides/concepts", "/docs/reference/webhooks"]) {
     await goToDocs(page, path);
     await unfold(page);
-    await keepOneOfEachColour(page);
     await expectContrast(path);
   }
   // Elements that only colour code have no structure.
@@ -305,18 +304,6 @@ test("has enough contrast in light and dark, and no fault that axe finds where s
 
 const unfold = (page: Page) =>
   page.evaluate('for (const one of document.querySelectorAll("main details")) one.open = true');
-
-/** Removes what only repeats the colours of code, of which a page has thousands of elements. Their classes decide them. */
-const keepOneOfEachColour = (page: Page) =>
-  page.evaluate(`(() => {
-    const seen = new Set();
-    for (const part of document.querySelectorAll("pre code span")) {
-      let chain = "";
-      for (let e = part; e && e.localName !== "figure" && e.localName !== "article"; e = e.parentElement) chain += e.className + " < ";
-      if (seen.has(chain)) part.replaceWith(part.textContent);
-      seen.add(chain);
-    }
-  })()`);
 
 /** Shows another page without loading scripts and axe again, and its code without elements that only colour it. */
 async function putInPlace(page: Page, path: string): Promise<void> {
