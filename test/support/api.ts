@@ -311,7 +311,7 @@ export async function recordAutomation(
   differences: Partial<AutomationReport> = {},
 ): Promise<string> {
   const automations = [automationReport(crypto.randomUUID(), differences)];
-  const { ids } = await Platform.recordAutomations({ workspaceId, automations });
+  const { ids } = await platformOf().recordAutomations({ workspaceId, automations });
   return ids[0] as string;
 }
 
@@ -321,7 +321,7 @@ export async function recordLead(
   differences: Partial<LeadReport> = {},
 ): Promise<string> {
   const leads = [leadReport(crypto.randomUUID(), differences)];
-  const { ids } = await Platform.recordLeads({ workspaceId, leads });
+  const { ids } = await platformOf().recordLeads({ workspaceId, leads });
   return ids[0] as string;
 }
 

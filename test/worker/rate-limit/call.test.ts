@@ -41,7 +41,7 @@ describe("objects that are reset under load", () => {
     const { workspaceId, api, gate } = await openKey(100_000);
     const path = `/v1/automations/${await recordAutomation(workspaceId)}`;
     const errors = vi.spyOn(console, "error");
-    for (let wave = 0; wave < 3; wave++) {
+    for (let wave = 0; wave < 2; wave++) {
       const statuses = await underReset(gate(), (i) =>
         i % 4 ? api.get(path) : api.patch(path, { status: i % 8 ? "paused" : "active" }),
       );
@@ -51,7 +51,7 @@ describe("objects that are reset under load", () => {
     const used = 100_000 - rateLimitOf(await api.get(path)).remaining - 1;
     // Requests counted but not answered are counted again; counts not written yet are lost.
     expect(used).toBeGreaterThan(0);
-    expect(used).toBeLessThanOrEqual(6 * WAVE);
+    expect(used).toBeLessThanOrEqual(4 * WAVE);
   });
 
   test("cost no stranger a 401, and no response its headers", async () => {

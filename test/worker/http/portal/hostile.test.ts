@@ -73,7 +73,7 @@ describe("however much is stored, the requests that a portal may make in a minut
       (i) => redeliver({ eventIds: eventIds.slice(100 * i, 100 * i + 100) }),
     ],
   ])("%s", async (_, request) => {
-    const asked = 20;
+    const asked = 10;
     const largest = { read: 0 };
     const before = rows.read;
     for (let i = 0; i < asked; i++) {
