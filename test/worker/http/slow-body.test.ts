@@ -136,8 +136,10 @@ describe("a body that takes longer than ten seconds", () => {
     shortenTimers(10_000);
     const { response } = begin("POST", path, token, creation, withPlatform);
     const { status, headers } = await response;
-    const body = await (await response).json();
-    expect({ status, body }).toEqual({ status: 400, body: TOO_SLOW.body });
+    const { error } = await (await response).json<{ error: { data?: object } }>();
+    // An error of JSON-RPC has that of the API as its data.
+    const { data = error } = error;
+    expect({ status, body: { error: data } }).toEqual({ status: 400, body: TOO_SLOW.body });
     expect(headers.get("X-RateLimit-Limit")).toMatch(/^\d+$/);
   });
 
