@@ -36,11 +36,13 @@ import {
   subscriberUrl,
   subscriptionRow,
 } from "../../support/deliveries.ts";
+import { keepLog } from "../../support/log-lines.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { insertDeliveries } from "../../support/rows.ts";
 import { steadyClock } from "../../support/timers.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
+const lines = keepLog();
 const OK = answered(200);
 /** No post to a withdrawn subscription starts later than this. */
 const WITHDRAWN_MS = 2_000;
@@ -269,12 +271,14 @@ describe("too many pending deliveries", () => {
     await insertPending(newest);
   });
 
-  afterEach(async () => {
+  afterEach(reset);
+
+  async function reset() {
     await db
       .delete(deliveries)
       .where(and(eq(deliveries.subscriptionId, about.id), lt(deliveries.eventId, "evt_z")));
     await setSubscription(about.id, { hasToEnd: false, pendingExhaustedAt: null });
-  });
+  }
 
   function insertPending(eventIds: string[], values: Partial<typeof deliveries.$inferInsert> = {}) {
     const { workspaceId, id: subscriptionId } = about;
@@ -328,6 +332,19 @@ describe("too many pending deliveries", () => {
       expect(await limit()).toBe(false);
     },
   );
+
+  test("are exhausted in chunks, and none of those that are cancelled, which are ended first", async () => {
+    const ids = Array.from({ length: 1_005 }, (_, i) => `evt_${1_000 + i}`);
+    await insertPending(ids);
+    await limit();
+    expect(await exhaustedRows()).toHaveLength(ids.length - 2);
+    expect(lines.join("\n")).toContain(`"deliveries":${ids.length - 2}`);
+    await reset();
+    await setSubscription(about.id, { cancelledBefore: { "run.completed": 1 }, epoch: 1 });
+    await insertPending(ids, { type: "run.completed" });
+    await limit();
+    expect(await statesOf(about.id)).toEqual({ pending: PENDING_MAX - 2, cancelled: ids.length });
+  });
 
   test("stay pending while their workspace moves, and since when there were too many stays noted", async () => {
     const since = { pendingExhaustedAt: NOW - HOUR_MS };

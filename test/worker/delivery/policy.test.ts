@@ -120,7 +120,8 @@ describe("the retry schedule of a delivery", () => {
       for (const random of [0, 1]) {
         const { delivery } = outcomeOf(INITIAL_STATE, REJECTED, { of, random });
         const dueAt = NOW + 20 + seconds * 1000 * (1 + RETRY_JITTER * random);
-        expect(delivery).toMatchObject({ state: "pending", stepsUsed, dueAt });
+        const { firstAt } = of;
+        expect(delivery).toMatchObject({ state: "pending", stepsUsed, firstAt, dueAt });
       }
     },
   );
@@ -311,8 +312,12 @@ describe("an attempt by hand that fails", () => {
       dueAt: NOW + 20 + 10_000,
     });
     // It opens the circuit with its next failure, so that the rest of a replay waits.
-    for (const state of [INITIAL_STATE, OPEN_BY_OUTAGE])
-      expect(outcomeOf(state, BUSY, { of }).delivery).toMatchObject({
+    for (const [state, outcome] of [
+      [INITIAL_STATE, BUSY],
+      [OPEN_BY_OUTAGE, BUSY],
+      [OPEN_BY_OUTAGE, REJECTED],
+    ] as const)
+      expect(outcomeOf(state, outcome, { of }).delivery).toMatchObject({
         priority: PRIORITY.retry,
         stepsUsed: 0,
         dueAt: NOW + 20,

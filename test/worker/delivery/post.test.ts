@@ -101,6 +101,7 @@ describe("a request", () => {
     ["not a time", "0", 0],
     ["an HTTP date", "Mon, 05 Jan 2026 12:02:00 GMT", 120],
     ["an HTTP date in the past", "Mon, 05 Jan 2026 11:00:00 GMT", 0],
+    ["a date longer than any", `Mon, 05 Jan 2026 12:02:00 GMT (${"x".repeat(100)})`, null],
     ["nonsense", "soon", null],
     ["nothing", "", null],
     ["longer than any wait", "9999999999", 31_536_000],

@@ -223,7 +223,7 @@ test("of a response that never ends, the first 1,024 bytes are stored, in whole 
 });
 
 const MANY_HEADERS = JSON.stringify(
-  Object.fromEntries(Array.from({ length: 12 }, (_, i) => [`x-${i}`, "x".repeat(120)])),
+  Object.fromEntries(Array.from({ length: 12 }, (_, i) => [`a-${i}`, "x".repeat(120)])),
 );
 
 test.each([
@@ -242,6 +242,7 @@ test.each([
   await deliver(id);
   const [attempt] = await logOf(id, eventId);
   expect(attempt?.response?.headers["content-type"]).toMatch(/^text/);
+  expect(attempt?.response?.truncated).toBe(true);
   const sizes = "SELECT octet_length(response) AS bytes FROM attempts WHERE subscription_id = ?";
   const bytes = await env.DB.prepare(sizes).bind(id).first<number>("bytes");
   // The names of the fields, beside headers and body; and what encryption adds.
@@ -364,6 +365,12 @@ test("four characters of a value that is cut off are masked", async () => {
 test("a value of four characters is masked, and one of three is not", async () => {
   const stored = await storedWith({ body: "abcd xyz" }, { "X-One": "abcd", "X-Other": "xyz" });
   expect(stored).toMatchObject({ body: "*** xyz" });
+});
+
+test("neither the name of a scheme nor a header of ours is masked", async () => {
+  const body = "Bearer webhooks/1";
+  const sent = { Authorization: "Bearer sesame", "User-Agent": "webhooks/1" };
+  expect(await storedWith({ body }, sent)).toMatchObject({ body });
 });
 
 test.each(["location", "error"])("a secret in the %s of a response is masked", async (name) => {

@@ -3,7 +3,7 @@ import { eq } from "drizzle-orm";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
-import { PRIORITY, workspaces } from "../../../src/db/schema.ts";
+import { attempts, PRIORITY, workspaces } from "../../../src/db/schema.ts";
 import { InvocationLimit } from "../../../src/delivery/outcome.ts";
 import { CLAIM_MAX, LEASE_MS } from "../../../src/dispatch/claims.ts";
 import {
@@ -364,6 +364,28 @@ describe("a lease", () => {
     expect(await subscriptionRow(id)).toMatchObject({ failures: 0, disabledAt: null });
   });
 
+  test("that was lost brings nothing forward", async () => {
+    const { id, drafts } = await owed(2, NOW);
+    const rejected = drafts[1]?.id ?? "";
+    const dueAt = NOW + HOUR_MS;
+    await setDeliveries(id, { dueAt, priority: PRIORITY.retry }, rejected);
+    const circuit = {
+      failures: 0,
+      probeAt: 0,
+      since: NOW,
+      outcome: "answered",
+      status: 400,
+    } as const;
+    await setSubscription(id, {
+      circuits: { "lead.created": { ...circuit, rejected: [rejected] } },
+    });
+    const lost = await heldDispatch(NOW, id);
+    await dispatchAt(LATER, [id], REJECTED);
+    await lost.finish(OK);
+    const rows = await deliveriesTo(id);
+    expect(rows.find(({ eventId }) => eventId === rejected)).toMatchObject({ dueAt });
+  });
+
   test("whose subscription was deleted in the meantime ends with the request in progress", async () => {
     const { id, workspaceId } = await owed(5, NOW);
     const clock = steadyClock();
@@ -419,6 +441,7 @@ describe("if the reply to a settlement is lost, its second try", () => {
   test("counts nothing twice either if another attempt could not be made", async () => {
     const { id, drafts } = await owed(2, NOW);
     const broken = drafts[1]?.id;
+    await setDeliveries(id, { dueAt: NOW - 1 }, drafts[0]?.id);
     await dispatchLosing(
       id,
       ({ eventId }) => (eventId === broken ? NOT_ATTEMPTED() : Promise.resolve(REJECTED)),
@@ -470,14 +493,22 @@ describe("if the reply to a settlement is lost, its second try", () => {
 describe("an attempt", () => {
   test.each([1, 3])("that cannot be made is none: %i are held for five minutes", async (count) => {
     const { id } = await owed(count, NOW);
+    const lastAttempt = { at: NOW - 1, outcome: "answered", status: 500, durationMs: 9 } as const;
+    const last = { lastOutcome: "answered", lastStatus: 500, lastAt: NOW - 1, lastDurationMs: 9 };
+    await setDeliveries(id, last);
+    await setSubscription(id, { lastAttempt });
     const impossible = subscriber(NOT_ATTEMPTED);
     const wakeUps = await dispatchAt(NOW, [id], impossible.attempt);
     expect(impossible.posts).toHaveLength(1);
-    const untried = { stepsUsed: 0, attemptsMade: 0, lastOutcome: null, state: "pending" };
+    const untried = { stepsUsed: 0, attemptsMade: 0, state: "pending", ...last };
     expect(await deliveriesTo(id)).toMatchObject(Array(count).fill({ ...untried, dueAt: NOW }));
     const heldUntil = NOW + 5 * MINUTE_MS;
     expect(wakeUps).toMatchObject([{ wakeAt: heldUntil }]);
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, failingSince: null });
+    expect(await subscriptionRow(id)).toMatchObject({
+      failures: 0,
+      failingSince: null,
+      lastAttempt,
+    });
     const { posts, attempt } = subscriber();
     await dispatchAt(heldUntil - 1, [id], attempt);
     expect(posts).toEqual([]);
@@ -508,9 +539,13 @@ describe("an attempt", () => {
         return outcome;
       });
       await dispatchAt(NOW, [id], attempt);
+      const deliveredEarlier = outcome === OK;
+      expect(await deliveryTo(id)).toMatchObject({ state: "pending", deliveredEarlier });
       await dispatchAt(NOW + 1, [id], attempt);
       expect(posts).toHaveLength(2);
       expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attemptsMade: 2 });
+      const before = await db.select().from(attempts).where(eq(attempts.subscriptionId, id));
+      expect(before).toMatchObject([{ outcome: "answered" }]);
     },
   );
 });
@@ -563,7 +598,7 @@ describe("rows", () => {
   });
 
   test("the decision to disable a subscription reads a few, however many deliveries failed before", async () => {
-    const { id, workspaceId } = await owed(1, NOW);
+    const { id, workspaceId, drafts } = await owed(1, NOW);
     for (const state of ["exhausted", "pending"] as const)
       await storeEvents(workspaceId, id, 5_000, NOW - DAY_MS, state);
     await setSubscription(id, failingSince(NOW, 10));
@@ -572,6 +607,7 @@ describe("rows", () => {
     await dispatchOn(DB, end, [id], answered(503));
     expect(await subscriptionRow(id)).toMatchObject({ failures: 11, disabledAt: null });
     expect(rows.read).toBeLessThan(130 + 20 * LINES);
+    await setDeliveries(id, { state: "exhausted" }, drafts[0]?.id);
     await announceLeads(workspaceId, 1, end);
     await failAt(id, [end + 1]);
     expect(await subscriptionRow(id)).toMatchObject({ failures: 12, disabledAt: end + 1 });

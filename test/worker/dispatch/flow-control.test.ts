@@ -1,11 +1,11 @@
 import { exports } from "cloudflare:workers";
-import { sql } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { randomId } from "../../../src/contract/ids.ts";
 import { DISABLE_AFTER_MS, RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
-import { PRIORITY } from "../../../src/db/schema.ts";
+import { PRIORITY, replays } from "../../../src/db/schema.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
 import type { PendingDelivery } from "../../../src/delivery/policy.ts";
 import { CLAIM_MAX } from "../../../src/dispatch/claims.ts";
@@ -331,6 +331,20 @@ describe("another URL", () => {
       expect(await statesOf(id)).toEqual({ delivered: 1 });
     },
   );
+
+  test("counts no failure at the former one for a replay", async () => {
+    const { id } = await owed(1, NOW);
+    await dispatchAt(NOW, [id], OK);
+    await redeliver(id, { since: NOW, until: null, states: ["delivered"] }, NOW + 1);
+    const { posts, attempt } = subscriber(async () => {
+      if (posts.length > 1) return OK;
+      await exports.Platform.updateWebhook({ webhookId: id, url: FAR_URL });
+      return REJECTED;
+    });
+    for (const now of [NOW + 1, NOW + 2]) await dispatchAt(now, [id], attempt);
+    const counted = await db.select().from(replays).where(eq(replays.subscriptionId, id));
+    expect(counted).toMatchObject([{ delivered: 1, failed: 0 }]);
+  });
 
   test("does not wait because of a request to the former one", async () => {
     const { id } = await owed(1, NOW);
