@@ -173,6 +173,8 @@ test.each<Refusal>([
     [`description: ${CONTROLS}`, { description: "a\u009b" }],
     ["url: is not accepted: https_required", { url: "http://a.example/" }],
     ["headers: at most 5", { headers: Object.fromEntries([..."abcdef"].map((n) => [n, "x"])) }],
+    ["headers: cannot be combined…", { headers: {}, setHeaders: { "X-Key": "a" } }],
+    ["headers: cannot be combined…", { headers: null, removeHeaders: ["X-Key"] }],
     ["headers: two names are the same", { headers: { "X-Key": "a", "x-key": "b" } }],
     ...["", "a b", "é", "a:", "x\ny"].map((name): [string, object] => [
       "headers: a name…",
