@@ -61,6 +61,8 @@ test.each([
   ["x", { retryable: true }, 2],
   ["x", { durableObjectReset: true }, 2],
   ["Network connection lost.", {}, 2],
+  ["Durable Object reset because its code was updated.", {}, 2],
+  ["The Durable Object's code has been updated, this version can no longer access storage.", {}, 2],
   ["Network connection lost.", { retryable: true, overloaded: true }, 1],
   ["Network connection lost.", { remote: true }, 1],
 ])("a call that a Durable Object fails with %j and %j is made this often: %i", async (...row) => {

@@ -31,3 +31,10 @@ test("base64url is only accepted in its canonical form", () => {
   for (const text of ["Zg==", "Zh", "Z", "+/+/", " Zg", "Z g"])
     expect(() => bytes.fromBase64Url(text), text).toThrow();
 });
+
+test("bytes are equal if all are, and there are as many", () => {
+  expect(bytes.isEqual(ALL, ALL.slice())).toBe(true);
+  const other = ALL.with(255, 0);
+  for (const one of [other, ALL.subarray(0, 255), ALL.subarray(0, 0)])
+    expect([bytes.isEqual(one, ALL), bytes.isEqual(ALL, one)]).toEqual([false, false]);
+});
