@@ -82,7 +82,7 @@ function inWorkerd(
       globalSetup: ["./test/node/support/assets.ts"],
       // Otherwise starting a runtime and importing the Worker for each file takes longer than most tests.
       isolate: false,
-      setupFiles: ["main-module", "quiet", "migrate"].map((name) => `./test/support/${name}.ts`),
+      setupFiles: ["./test/support/quiet.ts", "./test/support/migrate.ts"],
       // Long enough for a busy machine; a test that hangs still fails.
       testTimeout: 60_000,
       hookTimeout: 60_000,
