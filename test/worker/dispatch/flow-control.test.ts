@@ -346,17 +346,21 @@ describe("another URL", () => {
     expect(counted).toMatchObject([{ delivered: 1, failed: 0 }]);
   });
 
-  test("does not wait because of a request to the former one", async () => {
+  test.each([
+    ["does not wait because of a request to the former one", { url: FAR_URL }, "delivered", 2],
+    ["waits with another description alone", { description: "ERP" }, "pending", 1],
+  ])("%s", async (_, change, state, requests) => {
     const { id } = await owed(1, NOW);
     const { posts, attempt } = subscriber(async () => {
       if (posts.length > 1) return OK;
-      await exports.Platform.updateWebhook({ webhookId: id, url: FAR_URL });
+      await exports.Platform.updateWebhook({ webhookId: id, ...change });
       return answered(503, 1_800);
     });
     await dispatchAt(NOW, [id], attempt);
-    expect(posts).toHaveLength(2);
-    expect(await deliveryTo(id)).toMatchObject({ state: "delivered" });
-    expect((await subscriptionRow(id)).circuits).toEqual({});
+    expect(posts).toHaveLength(requests);
+    expect(await deliveryTo(id)).toMatchObject({ state });
+    const { circuits } = await subscriptionRow(id);
+    expect(Object.keys(circuits)).toEqual(state === "pending" ? ["lead.created"] : []);
   });
 });
 
