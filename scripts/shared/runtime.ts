@@ -65,7 +65,7 @@ export interface Runtime {
   stop(): Promise<void>;
 }
 
-/** What wrangler.toml says about the Worker, in Miniflare's terms. */
+/** The settings of the Worker in wrangler.toml, in Miniflare's terms. */
 interface WorkerSettings {
   compatibilityFlags: string[];
   [setting: string]: unknown;

@@ -170,10 +170,10 @@ const NOW = sql`${sql.placeholder("now")}`;
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 /** Outcomes are still recorded, and leases released, while the workspace drains, because its move waits for them. */
 const MAY_RECORD = isWritableOrDraining(subscriptions.workspaceId);
-const WE_LEASED_LAST = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${MAY_RECORD}`;
-/** A claim that is tried again, after a lost reply, finds that this dispatch leases the subscription. */
+/** This dispatch was the last one to lease it. A claim that is tried again, after a lost reply, finds that, too. */
 const IS_OURS = sql`${subscriptions.leasedBy} = ${HOLDER}`;
-const IS_FREE_OR_OURS = sql`(${IS_OURS} OR ${subscriptions.leasedUntil} <= ${NOW})`;
+const WE_LEASED_LAST = sql`${SUBSCRIPTION} AND ${IS_OURS} AND ${MAY_RECORD}`;
+const IS_FREE = sql`${subscriptions.leasedUntil} <= ${NOW}`;
 
 const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS change`;
 const changeField = fromJson("change");
@@ -338,7 +338,7 @@ const lease = prepared(
     .update(subscriptions)
     .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
     .where(
-      sql`${SUBSCRIPTION} AND (${IS_OURS} OR ${sql.placeholder("isFirst")} AND ${IS_FREE_OR_OURS}) AND ${IS_WRITABLE} AND (${subscriptions.hasToEnd}
+      sql`${SUBSCRIPTION} AND (${IS_OURS} OR ${sql.placeholder("isFirst")} AND ${IS_FREE}) AND ${IS_WRITABLE} AND (${subscriptions.hasToEnd}
         OR ${isActive()} AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND ${nextSendAt()} <= ${NOW})`,
     ),
 );
@@ -362,11 +362,10 @@ const selectSubscription = prepared(
       nextMessageAt: subscriptions.nextMessageAt,
       mustEnd: sql`(${subscriptions.hasToEnd} AND ${IS_WRITABLE})`.mapWith(Boolean),
       maySend: sql`(${isActive()} AND ${IS_WRITABLE})`.mapWith(Boolean),
-      isLeased:
-        sql`(${subscriptions.leasedBy} = ${HOLDER} AND ${subscriptions.leasedUntil} > 0 AND ${MAY_RECORD})`.mapWith(
-          Boolean,
-        ),
-      leasedElsewhere: sql`NOT coalesce(${IS_FREE_OR_OURS}, 0)`.mapWith(Boolean),
+      isLeased: sql`(${IS_OURS} AND ${subscriptions.leasedUntil} > 0 AND ${MAY_RECORD})`.mapWith(
+        Boolean,
+      ),
+      leasedElsewhere: sql`NOT coalesce(${IS_OURS} OR ${IS_FREE}, 0)`.mapWith(Boolean),
       nextSendAt: nextSendAt(),
       storedResponses: sql<number>`coalesce((SELECT ${deliveryCounts.counts}->>'responses' FROM ${deliveryCounts}
         WHERE ${deliveryCounts.workspaceId} = ${subscriptions.workspaceId}

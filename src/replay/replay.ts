@@ -144,8 +144,8 @@ export async function continueReplay(
 }
 
 /**
- * Takes the next step of a replay for the scheduled job: examines a part, ends it, or stops one that takes too long. If the workspace
- * has sent too many events again in this hour, the replay waits for the next one.
+ * Takes the next step of a replay for the scheduled job: examines a part, finishes a stop, ends it, or stops one that takes
+ * too long. If the workspace has sent too many events again in this hour, the replay waits for the next one.
  *
  * @param now when the run of the job began.
  * @returns the queue for a wake-up message; null if none is needed.

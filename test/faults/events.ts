@@ -212,10 +212,10 @@ export const EVENTS: Fault[] = [
     ["ending.ts", "sql`coalesce(${subscriptions.pendingExhaustedAt}, ${now})`", "now", "the first overflow is noted"],
   ]),
   ...faultsIn("dispatch/", [
-    ["claims.ts", "(${IS_OURS} OR ${subscriptions.leasedUntil} <= ${NOW})", "1", "one dispatch at a time sends to a subscription", { violation: /two processes send to/, seed: 9 }],
+    ["claims.ts", "${subscriptions.leasedUntil} <= ${NOW}", "1", "one dispatch at a time sends to a subscription", { violation: /two processes send to/, seed: 9 }],
     ["claims.ts", "AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'", "", "an outcome is recorded once", { violation: /stored ones, and \d+ were made/, seed: 2 }],
     ["claims.ts", " OR change.value->>'state' <> 'delivered' AND NOT ${IS_CURRENT})", ")", "what failed at a former URL is sent to the new one at once"],
-    ["claims.ts", "${sql.placeholder(\"isFirst\")} AND ${IS_FREE_OR_OURS}", "${IS_FREE_OR_OURS}", "a settlement takes no lease that it has lost"],
+    ["claims.ts", "${sql.placeholder(\"isFirst\")} AND ${IS_FREE}", "${IS_FREE}", "a settlement takes no lease that it has lost"],
     ["claims.ts", "AND ${deliveries.priority} = ${PRIORITY.retry}\n        AND EXISTS", "AND EXISTS", "a success brings no replay forward"],
     ["claims.ts", "\n    WHERE change.value->>'outcome' IS NOT NULL)`", ")`", "attempts are counted once, though another could not be made"],
     ["claims.ts", "${sql.placeholder(\"epoch\")} = (SELECT ${subscriptions.epoch} FROM ${subscriptions} WHERE ${SUBSCRIPTION})", "1", "an outcome from before a subscription was enabled changes nothing"],

@@ -283,7 +283,7 @@ test("An entry about a URL, a secret or a header is pushed out by nothing", asyn
   expect(n).toBe(2_004);
 });
 
-test("A workspace's portal changes URLs, secrets and headers 300 times a day, and may always disable and delete", async () => {
+test("The portal changes URLs, secrets and headers 300 times a day, and then still disables and deletes", async () => {
   const { workspaceId, path, webhookId, url } = await openOwed();
   const other = await openOwed();
   const portal = await openAs(workspaceId);
