@@ -200,21 +200,20 @@ function isSameNumber(one: string, other: string): boolean {
   return short.length >= PHONE_DIGITS_MIN && (long.endsWith(short) || hasTrunkZero(long, short));
 }
 
-/** Whether a number is another one with a trunk zero behind its country code, as in `+33 06 12 34 56 78`. */
+/** Whether a number is another one with a trunk zero behind its country code, as in `+33 (0)6 12 34 56 78`. */
 function hasTrunkZero(long: string, short: string): boolean {
   return [1, 2, 3].some(
     (at) => long[at] === "0" && long.slice(0, at) + long.slice(at + 1) === short,
   );
 }
 
-/** Returns the digits of a phone number, without leading zeros, an optional trunk zero and an extension. */
+/** Returns the digits of a phone number, without leading zeros and an extension. */
 function digitsOf(number: string): string {
   return (
     toStreamSafe(number)
       .normalize("NFKC")
       // Arabic and Persian digits become ASCII.
       .replace(/[\u0660-\u0669\u06F0-\u06F9]/g, (digit) => String(digit.charCodeAt(0) & 15))
-      .replace(/\(0\)/, "")
       // An extension follows digits, unlike the x of `Fixe : 01 23 45 67 89`.
       .replace(/^(\D*\d.*?)(#|;|x|ext|poste).*$/is, "$1")
       .replace(/\D/g, "")

@@ -65,6 +65,22 @@ describe("a key", () => {
     }
   });
 
+  test("that is unknown is looked up again after two seconds", async () => {
+    const getByName = vi.fn((name: string) => env.KEY_GATE.getByName(name));
+    const fetch = deployedWith({ KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] });
+    const api = openApi(await unknownKey(), fetch);
+    const startedAt = Date.now();
+    for (const [ms, lookUps] of [
+      [0, 1],
+      [1_999, 1],
+      [2_000, 2],
+    ] as const) {
+      jumpTo(startedAt + ms);
+      expect(await api.get("/v1/leads")).toEqual(REFUSED);
+      expect(getByName).toHaveBeenCalledTimes(lookUps);
+    }
+  });
+
   test.each<[string, (keyId: string) => Promise<unknown>]>([
     ["revoked", (keyId) => Platform.revokeApiKey({ keyId })],
     ["rolled without an overlap", (keyId) => Platform.rollApiKey({ keyId, overlapSeconds: 0 })],

@@ -1,4 +1,4 @@
-import { env } from "cloudflare:workers";
+import { env, exports } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
 import {
   deployedWith,
@@ -111,9 +111,12 @@ test.each([
   "/openapi.json",
   "/openapi-3.0.json",
 ])("%s contains the address that it is read from", async (path) => {
-  const { text } = await fetchText(path);
-  expect(text).toMatch(/https:\/\/api\.example["/`]/);
-  expect(text).not.toContain("origin.invalid");
+  for (const host of ["api.example", "staging.example"]) {
+    const read = ({ url }: Request) => exports.default.fetch(url.replace("api.example", host));
+    const { text } = await fetchText(path, {}, read);
+    expect(text).toMatch(new RegExp(`https://${host}["/\`]`));
+    expect(text).not.toContain("origin.invalid");
+  }
 });
 
 test.each(["/docs/guides/rate-limits", "/docs/search.json", "/docs.md"])(

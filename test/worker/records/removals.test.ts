@@ -182,6 +182,22 @@ test("A removed automation that is recorded again returns with new runs only, ev
   expect((await listed("/v1/runs")).toSorted()).toEqual([...keptRuns, ...ids].toSorted());
 });
 
+test("A removal deletes no run of an automation that was recorded again meanwhile", async () => {
+  const { workspaceId, id, listed, recordAgain } = await openFull(1);
+  let ids: string[] = [];
+  const DB = interposed(env.DB, async ({ texts, go }) => {
+    if (ids.length === 0 && texts.some((text) => text.startsWith('DELETE FROM "runs"'))) {
+      await recordAgain();
+      ({ ids } = await Platform.recordRuns({ workspaceId, runs: [runReport("new", id)] }));
+    }
+    return go();
+  });
+  const removing = platformOf({ ...env, DB }).removeAutomations({ workspaceId, ids: [id] });
+  expect(await removing).toEqual({ done: true });
+  expect(ids).toHaveLength(1);
+  expect(await listed(`/v1/automations/${id}/runs`)).toEqual(ids);
+});
+
 test("A run removed with its automation is new when it is recorded again", async () => {
   const { workspaceId, id, listed, recordAgain, remove } = await openFull(0);
   const runs = [runReport("1", id)];

@@ -34,7 +34,7 @@ describe("the portal shows", () => {
       expect(await portal.get(each), each).toEqual(portalSuccess(200, await there));
   });
 
-  test("deliveries by page, state and kind, in a query", async () => {
+  test("deliveries by page, state, type and status, in a query", async () => {
     const { webhookId, eventIds, portal, path } = await openOwed();
     type Shown = { items: { eventId: string }[]; nextCursor: string };
     const idsOf = async (query: string) => {
@@ -46,6 +46,8 @@ describe("the portal shows", () => {
     expect(await idsOf(`limit=2&cursor=${next}`)).toEqual({ ids: [eventIds[0]], next: null });
     expect((await idsOf("state=pending&type=lead.created")).ids).toHaveLength(3);
     expect((await idsOf("type=run.completed")).ids).toEqual([]);
+    await setDeliveries(webhookId, { lastStatus: 503 }, eventIds[1]);
+    expect((await idsOf("status=503")).ids).toEqual([eventIds[1]]);
     await Platform.disableWebhook({ webhookId });
     expect((await idsOf("state=pending")).ids).toEqual([]);
     expect((await idsOf("state=&type=")).ids).toHaveLength(3);
