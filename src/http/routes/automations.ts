@@ -80,7 +80,8 @@ automationRoutes.openapi(
 const AutomationControl = z
   .strictObject({
     status: z.enum(CONTROLLABLE).openapi({
-      description: "`active` starts the automation; `paused` stops it until it is started again.",
+      description:
+        "`active` lets the automation run; `paused` stops it until it is activated again.",
       example: "paused",
     }),
   })
@@ -94,7 +95,7 @@ automationRoutes.openapi(
     tags: ["Automations"],
     summary: "Pause or activate an automation",
     description:
-      "Takes effect immediately and emits `automation.status_changed`. If the automation already has that status, the response is still 200, `updated_at` stays and no event is emitted, so the request is safe to repeat. An automation in `draft` or `error` gives 422.",
+      "Changes the status in this API at once, and emits `automation.status_changed`. The app learns of the change by that event, so a run may still begin shortly after a pause. If the automation already has that status, the response is still 200, `updated_at` stays and no event is emitted, so the request is safe to repeat. An automation in `draft` or `error` gives 422.",
     middleware: [served("automations.patch"), jsonBody],
     request: {
       params: AutomationParams,
