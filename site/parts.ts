@@ -14,6 +14,8 @@ import {
   PAGE_LIMIT,
   PAGE_MAX_BYTES,
   PENDING_MAX,
+  PORTAL_CHANGES_KEPT,
+  PORTAL_LASTING_CHANGES_PER_DAY,
   PORTAL_LINK_MINUTES,
   PORTAL_LINK_OPENS_MS,
   POST_TIMEOUT_MS,
@@ -213,8 +215,8 @@ function limits(): string {
         "`disabled_at` is set.",
       ],
       [
-        "Deliveries of a webhook that wait or are retried, not counting those that a replay has not tried yet",
-        number(PENDING_MAX),
+        "Deliveries of a webhook that wait or are retried",
+        `${number(PENDING_MAX)}; those of a replay count once they have been tried`,
         "The oldest are *Failed for good*, and can be resent.",
       ],
       [
@@ -257,6 +259,16 @@ function limits(): string {
         "Session",
         `${words(PORTAL_LINK_MINUTES.default * 60)} by default, up to ${words(PORTAL_LINK_MINUTES.max * 60)}`,
         "",
+      ],
+      [
+        "Changes of URLs, secrets and headers",
+        `${PORTAL_LASTING_CHANGES_PER_DAY} a day`,
+        "429 `rate_limited`; webhooks can still be deleted.",
+      ],
+      [
+        "Other changes of webhooks in *History*, those with API keys included",
+        `the newest ${number(PORTAL_CHANGES_KEPT)}`,
+        "Older ones are deleted.",
       ],
       [
         "E-mails to the administrators of a workspace",

@@ -192,7 +192,7 @@ test.each([
   ["postgres", "Keep a copy in sync › Postgres", "/docs/guides/sync#postgres"],
   [
     "firewall",
-    "Network and security › IP addresses and firewalls",
+    "URLs, IP addresses and custom headers › IP addresses and firewalls",
     "/docs/guides/network#ip-addresses-and-firewalls",
   ],
   [
@@ -220,9 +220,13 @@ test.each([
   ["rgpd", "Personal data", "/docs/guides/personal-data"],
   ["sandbox", "Local development", "/docs/guides/local"],
   ["backdated", "Keep a copy in sync", "/docs/guides/sync#do-not-stop-at-the-newest-record"],
-  ["timingSafeEqual", "Example client › webhooks.ts", "/docs/guides/client#webhooks-ts"],
+  [
+    "timingSafeEqual",
+    "Client and code generators › webhooks.ts",
+    "/docs/guides/client#webhooks-ts",
+  ],
   ["subscrib to evnts", "Subscribe to events", "/docs/reference/webhooks#createWebhook"],
-  ["next_cursor", "Pagination", "/docs/guides/pagination"],
+  ["next_cursor", "Pagination and filters", "/docs/guides/pagination"],
 ])("the search finds %j first in %j", (words, title, url) => {
   const found = search(words);
   expect(found[0], found.map(({ title }) => title).join()).toMatchObject({ id: url });
