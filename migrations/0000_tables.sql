@@ -92,15 +92,6 @@ CREATE TABLE `deliveries` (
 --> statement-breakpoint
 CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`,`pending_since_epoch`) WHERE state = 'pending';--> statement-breakpoint
 CREATE INDEX `deliveries_unsuccessful` ON `deliveries` (`subscription_id`,`state`,`event_id`) WHERE state IN ('exhausted', 'cancelled') OR (state = 'pending' AND priority = 2);--> statement-breakpoint
-CREATE TABLE `delivery_counts` (
-	`workspace_id` text NOT NULL,
-	`subscription_id` text NOT NULL,
-	`day` integer NOT NULL,
-	`counts` text NOT NULL,
-	PRIMARY KEY(`workspace_id`, `subscription_id`, `day`)
-) WITHOUT ROWID;
---> statement-breakpoint
-CREATE INDEX `delivery_counts_oldest` ON `delivery_counts` (`day`);--> statement-breakpoint
 CREATE TABLE `erased_leads` (
 	`workspace_id` text NOT NULL,
 	`id` text NOT NULL,
@@ -212,6 +203,7 @@ CREATE TABLE `subscriptions` (
 	`epoch` integer DEFAULT 0 NOT NULL,
 	`cancelled_before` text DEFAULT '{}' NOT NULL,
 	`has_to_end` integer DEFAULT false NOT NULL,
+	`daily_counts` text DEFAULT '{}' NOT NULL,
 	`last_attempt` text,
 	`next_message_at` integer DEFAULT 0 NOT NULL,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action

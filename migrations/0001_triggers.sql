@@ -124,24 +124,6 @@ BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `delivery_counts_insert_locked` BEFORE INSERT ON `delivery_counts`
-WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
-BEGIN
-	SELECT RAISE(ABORT, 'moving: try again');
-END;
---> statement-breakpoint
-CREATE TRIGGER `delivery_counts_update_locked` BEFORE UPDATE ON `delivery_counts`
-WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
-BEGIN
-	SELECT RAISE(ABORT, 'moving: try again');
-END;
---> statement-breakpoint
-CREATE TRIGGER `delivery_counts_delete_locked` BEFORE DELETE ON `delivery_counts`
-WHEN (SELECT write_lock FROM workspaces WHERE id = OLD.workspace_id) = 'locked'
-BEGIN
-	SELECT RAISE(ABORT, 'moving: try again');
-END;
---> statement-breakpoint
 CREATE TRIGGER `replays_insert_locked` BEFORE INSERT ON `replays`
 WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN

@@ -6,7 +6,6 @@ import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { deleteEndedSubscriptions, noteOverflow, selectWithPending } from "./delivery/ending.ts";
 import { findLate, sendWakeUps, toWakeUps } from "./delivery/wake.ts";
 import { announceProblems } from "./email/announce.ts";
-import { deleteOldCounts } from "./history/counts.ts";
 import { deleteOldErasedLeads } from "./lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "./lifecycle/retention.ts";
 import { log, logError } from "./log.ts";
@@ -160,7 +159,6 @@ async function deleteOld({ db, now }: JobContext): Promise<void> {
   await commit(db, deleteOldErasedLeads(now));
   await commit(db, deleteOldAutomations(now));
   await commit(db, deleteOldAuditEntries(now));
-  await commit(db, deleteOldCounts(now));
 }
 
 async function resumeMoves({ env, budget }: JobContext): Promise<void> {

@@ -195,8 +195,6 @@ export const REMINDER_WAIT_MS = 7 * DAY_MS;
 
 /** Maximum subscriptions that one run of the scheduled job wakes in each database. */
 export const SWEEP_MAX = 1_000;
-/** How long the daily counts of a subscription's delivery attempts are stored. */
-export const DELIVERY_COUNTS_KEPT_DAYS = 30;
 /** How long the audit trail is stored. */
 export const AUDIT_KEPT_DAYS = 365;
 /** How long an erased lead cannot be recorded again: longer than a queue of the platform may hold it. */

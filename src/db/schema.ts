@@ -310,6 +310,8 @@ export const subscriptions = sqliteTable(
      * `PENDING_MAX` are pending. See delivery/ending.ts.
      */
     hasToEnd: integer("has_to_end", { mode: "boolean" }).notNull().default(false),
+    /** Its attempts of the last seven days (delivery/attempts.ts). Test events are not counted, but their responses are. */
+    dailyCounts: text("daily_counts", { mode: "json" }).$type<DailyCounts>().notNull().default({}),
     /** Its last attempt. */
     lastAttempt: text("last_attempt", { mode: "json" }).$type<LastAttempt>(),
     /** When its next delayed wake-up message arrives; past if none is underway. See delivery/wake.ts. */
@@ -346,6 +348,9 @@ export interface Circuit {
   outcome: string | null;
   status: number | null;
 }
+
+/** Counts by name, by UTC day, such as `2026-11-28`. */
+export type DailyCounts = Record<string, Record<string, number>>;
 
 export interface LastAttempt {
   at: number;
@@ -510,25 +515,6 @@ export const attempts = sqliteTable(
     response: bytes(),
   },
   (table) => [primaryKey({ columns: [table.subscriptionId, table.eventId, table.attempt] })],
-);
-
-/**
- * The delivery attempts of a subscription by outcome, one row for each UTC day (delivery/attempts.ts). Test events are
- * not counted.
- */
-export const deliveryCounts = sqliteTable(
-  "delivery_counts",
-  {
-    workspaceId: text("workspace_id").notNull(),
-    subscriptionId: text("subscription_id").notNull(),
-    /** When the day started. */
-    day: integer().notNull(),
-    counts: text({ mode: "json" }).$type<Record<string, number>>().notNull(),
-  },
-  (table) => [
-    primaryKey({ columns: [table.workspaceId, table.subscriptionId, table.day] }),
-    index("delivery_counts_oldest").on(table.day),
-  ],
 );
 
 /** The events of a replay: those of a time range in some states. Times are Unix milliseconds. */

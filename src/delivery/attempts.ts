@@ -1,15 +1,15 @@
-import { type SQL, sql } from "drizzle-orm";
+import { type Placeholder, type SQL, sql } from "drizzle-orm";
 import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
-import { DAY_MS } from "../contract/time.ts";
+import { DAY_MS, isoTime } from "../contract/time.ts";
 import { excluded, insertFrom, mapColumns } from "../db/builder.ts";
-import { attempts, deliveries, deliveryCounts, subscriptions } from "../db/schema.ts";
+import { attempts, type DailyCounts, deliveries, subscriptions } from "../db/schema.ts";
 
 /*
  * Stores a delivery attempt beside the state of its delivery: the attempt itself, unless it is a success that ends the
- * delivery, and its share in the counts.
+ * delivery, and its share in the daily counts.
  *
- * Attempts are counted by subscription, UTC day, event type and result. The transaction that records outcomes adds up
- * those of a subscription together, which costs one row however many attempts it had.
+ * A subscription counts its attempts by UTC day, event type and result, in a column of its row. The transaction that records
+ * outcomes changes that row anyway, so counting writes no other.
  *
  * The counts of a day are a flat JSON object. `lead.created delivered`, `lead.created failed` and
  * `lead.created exhausted` count attempts; `failed` ones will be retried. `ms 200` counts the responses that
@@ -55,7 +55,6 @@ export const RESPONSE_TIME_BOUNDS_MS = [
 
 /** A finished attempt; times are Unix milliseconds. */
 export interface EndedAttempt {
-  subscriptionId: string;
   type: WebhookEvent;
   /** The state of the delivery after the attempt: `pending` if it will be retried. */
   state: DeliveryState;
@@ -67,63 +66,49 @@ export interface EndedAttempt {
   response?: string | null;
 }
 
-/** The counts that a transaction adds to a subscription's day. */
-export interface CountsOfDay {
-  subscriptionId: string;
-  /** When the UTC day started. */
-  day: number;
-  counts: Record<string, number>;
-}
-
-/** Counts attempts by subscription and by the day on which they ended. */
-export function countAttempts(attempts: readonly EndedAttempt[]): CountsOfDay[] {
-  const days = new Map<string, CountsOfDay>();
-  for (const attempt of attempts) {
-    const { subscriptionId, type, state, outcome, startedAt, durationMs, response } = attempt;
-    const day = startOfDay(startedAt + durationMs);
-    const key = `${subscriptionId} ${day}`;
-    const ofDay = days.get(key) ?? { subscriptionId, day, counts: {} };
-    days.set(key, ofDay);
-    add(ofDay.counts, `${type} ${state === "pending" ? "failed" : state}`, 1);
-    if (response) add(ofDay.counts, "responses", 1);
+/** Counts attempts by the day on which they ended. */
+export function countAttempts(attempts: readonly EndedAttempt[]): DailyCounts {
+  const days: DailyCounts = {};
+  for (const { type, state, outcome, startedAt, durationMs, response } of attempts) {
+    const day = dayOf(startedAt + durationMs);
+    const counts = days[day] ?? {};
+    days[day] = counts;
+    add(counts, `${type} ${state === "pending" ? "failed" : state}`, 1);
+    if (response) add(counts, "responses", 1);
     // An attempt without a response has no response time.
-    if (outcome === "answered") add(ofDay.counts, `ms ${boundOf(durationMs)}`, 1);
+    if (outcome === "answered") add(counts, `ms ${boundOf(durationMs)}`, 1);
   }
-  return [...days.values()];
+  return days;
 }
 
-/**
- * A statement that adds the placeholder `counts`, `CountsOfDay` in a JSON array, to the stored counts.
- *
- * @param isWanted SQL condition on `subscriptions` and the row `added` of `json_each`, whose value is a `CountsOfDay`.
- *   It must be false when the transaction is applied a second time, or the attempts count twice.
- */
-export function addCounts(isWanted: SQL) {
-  const merged = sql`(
-    SELECT json_group_object(key, total) FROM (
-      SELECT key, sum(value) AS total FROM (
-        SELECT key, value FROM json_each(${deliveryCounts.counts})
-        UNION ALL
-        SELECT key, value FROM json_each(excluded.counts))
-      GROUP BY key))`;
-  return insertFrom(
-    deliveryCounts,
-    {
-      workspaceId: subscriptions.workspaceId,
-      subscriptionId: subscriptions.id,
-      day: sql`added.value->>'day'`,
-      counts: sql`added.value->'counts'`,
-    },
-    sql`FROM json_each(${sql.placeholder("counts")}) AS added
-      JOIN ${subscriptions} ON ${subscriptions.id} = added.value->>'subscriptionId'
-      WHERE ${isWanted}
-      ON CONFLICT DO UPDATE SET counts = ${merged}`,
-  );
+/** Number of days that are counted, including today. */
+export const DAYS_COUNTED = 7;
+
+/** The values of the placeholders of `WITH_ADDED_COUNTS`. */
+export function countsToAdd(added: DailyCounts, now: number) {
+  return { counts: JSON.stringify(added), firstDay: dayOf(now - (DAYS_COUNTED - 1) * DAY_MS) };
 }
 
-/** Returns when the UTC day of a time started. */
-export function startOfDay(time: number): number {
-  return Math.floor(time / DAY_MS) * DAY_MS;
+/** SQL expression: the daily counts of a subscription with those of the placeholder added, and without past days. */
+export const WITH_ADDED_COUNTS = sql`(
+  SELECT json_group_object(day, json(counts)) FROM (
+    SELECT day, json_group_object(name, total) AS counts FROM (
+      SELECT day.key AS day, count.key AS name, sum(count.value) AS total
+      FROM (SELECT key, value FROM json_each(${subscriptions.dailyCounts})
+          UNION ALL SELECT key, value FROM json_each(${sql.placeholder("counts")})) AS day
+        CROSS JOIN json_each(day.value) AS count
+      WHERE day.key >= ${sql.placeholder("firstDay")}
+      GROUP BY 1, 2)
+    GROUP BY 1))`;
+
+/** SQL expression: how many responses were stored for a subscription on a day. */
+export function responsesOn(day: string | SQL | Placeholder): SQL<number> {
+  return sql<number>`coalesce(${subscriptions.dailyCounts}->${day}->>'responses', 0)`;
+}
+
+/** Returns the UTC day of a time, such as `2026-11-28`. */
+export function dayOf(time: number): string {
+  return isoTime(time).slice(0, 10);
 }
 
 function boundOf(durationMs: number): number {

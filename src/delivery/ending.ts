@@ -12,7 +12,7 @@ import {
   readAs,
   type Statements,
 } from "../db/client.ts";
-import { deliveries, deliveryCounts, PRIORITY, replays, subscriptions } from "../db/schema.ts";
+import { deliveries, PRIORITY, replays, subscriptions } from "../db/schema.ts";
 import { isCancelledLazily, PENDING } from "../db/states.ts";
 import { isWritable } from "../workspaces/write-lock.ts";
 import { subscriptionsWithPending } from "./due.ts";
@@ -204,16 +204,14 @@ function selectEnded(now: number): SQL {
 }
 
 /**
- * Deletes the rows of up to `CLEANUP_MAX` deleted subscriptions that have no pending deliveries left, with their daily
- * counts and replays. Otherwise, a client that subscribes and unsubscribes all day could fill the database. A row with
+ * Deletes the rows of up to `CLEANUP_MAX` deleted subscriptions that have no pending deliveries left, with their
+ * replays. Otherwise, a client that subscribes and unsubscribes all day could fill the database. A row with
  * e-mails of the last day stays, because these count for the daily maximum of its workspace. Reads how many
  * subscriptions it has deleted.
  */
 export function deleteEndedSubscriptions(now: number): Statements<number> {
   const ended = selectEnded(now);
   const statements = combine({
-    counts: sql`DELETE FROM ${deliveryCounts}
-      WHERE (${deliveryCounts.workspaceId}, ${deliveryCounts.subscriptionId}) IN (${ended})`,
     replays: sql`DELETE FROM ${replays}
       WHERE (${replays.workspaceId}, ${replays.subscriptionId}) IN (${ended})`,
     deleted: counted(sql`DELETE FROM ${subscriptions}

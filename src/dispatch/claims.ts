@@ -1,13 +1,11 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
-import { DAY_MS } from "../contract/time.ts";
 import { commaList, fromJson, mapColumns, qb } from "../db/builder.ts";
 import { combine, commit, type Database, prepared, readAs, type Statements } from "../db/client.ts";
 import {
   attempts as attemptsTable,
   deliveries,
-  deliveryCounts,
   events,
   type LastAttempt,
   PRIORITY,
@@ -15,7 +13,14 @@ import {
   subscriptions,
 } from "../db/schema.ts";
 import { isActive, isUnsuccessful, UNSUCCESSFUL } from "../db/states.ts";
-import { addCounts, countAttempts, insertAttempts } from "../delivery/attempts.ts";
+import {
+  countAttempts,
+  countsToAdd,
+  dayOf,
+  insertAttempts,
+  responsesOn,
+  WITH_ADDED_COUNTS,
+} from "../delivery/attempts.ts";
 import { isInLine, LINES, nextSendAt, probeAt, RESEND } from "../delivery/due.ts";
 import { cancelPending } from "../delivery/ending.ts";
 import {
@@ -134,7 +139,7 @@ export async function settle(
   const values = {
     ...valuesOf(claimant, now),
     outcomes: JSON.stringify(outcomes.map((one) => ({ ...one, subscriptionId }))),
-    counts: JSON.stringify(countAttempts(attempts)),
+    ...countsToAdd(countAttempts(attempts), now),
     dueNow: JSON.stringify(dueNow),
     sending: JSON.stringify({ ...state, last }),
     epoch: subscription.epoch,
@@ -142,12 +147,11 @@ export async function settle(
   };
   const transaction = combine({
     // These three come before the deliveries change. Afterwards, neither they nor a second try finds them unrecorded.
+    released: storeStateAndRelease(values),
     stored: attempts.length > 0 ? storeAttempts(values) : undefined,
-    counts: attempts.length > 0 ? addAttemptCounts(values) : undefined,
     replayed: attempts.length > 0 ? countReplayed(values) : undefined,
     changed: outcomes.length > 0 ? changeDeliveries(values) : undefined,
     broughtForward: dueNow.length > 0 ? bringForward(values) : undefined,
-    released: storeStateAndRelease(values),
     disabled: disable ? disableDead(values) : undefined,
     next: selectClaim(values, mayClaim),
   });
@@ -159,6 +163,7 @@ const valuesOf = ({ subscriptionId, holder, queue }: Claimant, now: number) => (
   subscriptionId,
   holder,
   now,
+  today: dayOf(now),
   until: now + LEASE_MS,
   isSlow: queue === "slow" ? 1 : 0,
   limit: CLAIM_MAX[queue],
@@ -210,12 +215,6 @@ const storeAttempts = prepared(
     sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED}
       WHERE change.value->>'outcome' IS NOT NULL AND (change.value->>'state' <> 'delivered' OR ${IS_OVERTAKEN})`,
   ),
-);
-
-// All attempts are counted, or none: a second try of the transaction finds no outcome unrecorded.
-const addAttemptCounts = prepared(
-  addCounts(sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED}
-    WHERE change.value->>'outcome' IS NOT NULL)`),
 );
 
 /** A delivery of a replay counts as failed from its first failure on, until a retry succeeds. */
@@ -284,7 +283,14 @@ const sendingField = fromJson("sending");
 const IS_NEW_SUCCESS = sql`(sending.value->>'$.last.status' BETWEEN 200 AND 299
   AND ${subscriptions.lastAttempt} IS NOT sending.value->>'last')`;
 
-/** Stores the sending state and releases the lease. A claim in the same transaction leases the subscription again. */
+// All attempts are counted, or none: a second try of the transaction finds no outcome unrecorded.
+const HAS_UNRECORDED = sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED}
+  WHERE change.value->>'outcome' IS NOT NULL)`;
+
+/**
+ * Stores the sending state, counts the attempts and releases the lease. A claim in the same transaction leases the
+ * subscription again.
+ */
 const storeStateAndRelease = prepared(
   qb
     .update(subscriptions)
@@ -295,6 +301,7 @@ const storeStateAndRelease = prepared(
         (column, name) => sql`iif(${IS_CURRENT}, ${sendingField(column, name)}, ${column})`,
       ),
       pendingExhaustedAt: sql`iif(${IS_NEW_SUCCESS}, NULL, ${subscriptions.pendingExhaustedAt})`,
+      dailyCounts: sql`iif(${HAS_UNRECORDED}, ${WITH_ADDED_COUNTS}, ${subscriptions.dailyCounts})`,
       lastAttempt: sql`coalesce(sending.value->>'last', ${subscriptions.lastAttempt})`,
       leasedUntil: 0,
     })
@@ -367,9 +374,7 @@ const selectSubscription = prepared(
       ),
       leasedElsewhere: sql`NOT coalesce(${IS_OURS} OR ${IS_FREE}, 0)`.mapWith(Boolean),
       nextSendAt: nextSendAt(),
-      storedResponses: sql<number>`coalesce((SELECT ${deliveryCounts.counts}->>'responses' FROM ${deliveryCounts}
-        WHERE ${deliveryCounts.workspaceId} = ${subscriptions.workspaceId}
-          AND ${deliveryCounts.subscriptionId} = ${subscriptions.id} AND ${deliveryCounts.day} = ${NOW} - ${NOW} % ${DAY_MS}), 0)`,
+      storedResponses: responsesOn(sql.placeholder("today")),
     })
     .from(subscriptions)
     .where(SUBSCRIPTION),

@@ -20,7 +20,7 @@ import { openResponse } from "../delivery/response.ts";
 import type { Hex } from "../primitives/bytes.ts";
 import { isSubscription, unknownWebhook } from "../subscriptions/subscriptions.ts";
 import { openDataKey, sealedDataKeyOf } from "../workspaces/data-keys.ts";
-import { type CountsRow, countResponses, selectCounts, toDays } from "./counts.ts";
+import { countResponses, toDays } from "./counts.ts";
 import { rejectedTypes } from "./rejections.ts";
 import type { DayView, WebhookView } from "./views.ts";
 
@@ -38,13 +38,12 @@ export async function listSubscriptionHealth(
 ): Promise<WebhookView[]> {
   const now = Date.now();
   const isOwn = and(eq(subscriptions.workspaceId, workspaceId), isNull(subscriptions.deletedAt));
-  const { rows, failures, counts } = await query(db, selectHealth(isOwn, now));
+  const { rows, failures } = await query(db, selectHealth(isOwn));
   const views = rows.map(async (row) => {
     const isIts = ({ subscriptionId }: { subscriptionId: string }) =>
       subscriptionId === row.webhookId;
-    const ownCounts = counts.filter(isIts);
     const lastFailure = await openLastFailure(env, row, failures.filter(isIts));
-    return toView(row, lastFailure, ownCounts, toDays(ownCounts, now), now);
+    return toView(row, lastFailure, toDays(row.dailyCounts, now), now);
   });
   return Promise.all(views);
 }
@@ -62,16 +61,16 @@ export async function findSubscriptionHealth(
 ) {
   const now = Date.now();
   const isIt = isSubscription(webhookId);
-  const { rows, failures, counts, pending, retrying } = await query(db, {
-    ...selectHealth(isIt, now),
+  const { rows, failures, pending, retrying } = await query(db, {
+    ...selectHealth(isIt),
     pending: countPending(isIt, false),
     retrying: countPending(isIt, true),
   });
   const [row] = rows;
   if (!row) throw unknownWebhook();
-  const days = toDays(counts, now);
+  const days = toDays(row.dailyCounts, now);
   return {
-    ...toView(row, await openLastFailure(env, row, failures), counts, days, now),
+    ...toView(row, await openLastFailure(env, row, failures), days, now),
     pending: pending[0]?.counted ?? 0,
     retrying: retrying[0]?.counted ?? 0,
     days,
@@ -79,12 +78,8 @@ export async function findSubscriptionHealth(
 }
 
 /** @param which SQL condition on `subscriptions`. */
-function selectHealth(which: SQL | undefined, now: number) {
-  return {
-    rows: selectSubscriptions(which),
-    failures: selectLastFailures(which),
-    counts: selectCounts(which, now),
-  };
+function selectHealth(which: SQL | undefined) {
+  return { rows: selectSubscriptions(which), failures: selectLastFailures(which) };
 }
 
 function selectSubscriptions(which: SQL | undefined) {
@@ -105,6 +100,7 @@ function selectSubscriptions(which: SQL | undefined) {
       slow: subscriptions.slow,
       circuits: subscriptions.circuits,
       pendingExhaustedAt: subscriptions.pendingExhaustedAt,
+      dailyCounts: subscriptions.dailyCounts,
       lastAttempt: subscriptions.lastAttempt,
       earlierSecrets: subscriptions.earlierSecrets,
       nextAttemptAt: nextSendAt(),
@@ -183,7 +179,6 @@ async function openLastFailure(
 function toView(
   row: SubscriptionRow,
   lastFailure: WebhookView["lastFailure"],
-  counts: CountsRow[],
   days: DayView[],
   now: number,
 ): WebhookView {
@@ -204,7 +199,7 @@ function toView(
     failingSince: isoTimeOrNull(row.failingSince),
     failures: row.failures,
     pendingExhaustedAt: isoTimeOrNull(row.pendingExhaustedAt),
-    responseLimitReached: countResponses(counts, now) >= RESPONSES_PER_DAY,
+    responseLimitReached: countResponses(row.dailyCounts, now) >= RESPONSES_PER_DAY,
     successRate: successRate(days),
     days: days.map(({ date, delivered, failed, exhausted }) => ({
       date,

@@ -3,17 +3,10 @@ import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
 import { RESPONSES_PER_DAY } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
-import { insertFrom } from "../db/builder.ts";
+import { insertFrom, qb } from "../db/builder.ts";
 import { combine, commit, type Database, prepared, type Statements } from "../db/client.ts";
-import {
-  attempts,
-  deliveries,
-  deliveryCounts,
-  events,
-  PRIORITY,
-  subscriptions,
-} from "../db/schema.ts";
-import { addCounts, startOfDay } from "../delivery/attempts.ts";
+import { attempts, deliveries, events, PRIORITY, subscriptions } from "../db/schema.ts";
+import { countsToAdd, dayOf, responsesOn, WITH_ADDED_COUNTS } from "../delivery/attempts.ts";
 import { type Outcome, statusOf } from "../delivery/outcome.ts";
 import { createSender, type PreparedDelivery } from "../delivery/send.ts";
 import type { WebhookDelivery } from "../events/bodies.ts";
@@ -71,10 +64,14 @@ export async function postTestEvent(
 
 /** Counts a stored response to a test event, unless an earlier try has recorded the event. */
 const countResponse = prepared(
-  addCounts(
-    sql`${subscriptions.deletedAt} IS NULL AND NOT EXISTS (SELECT 1 FROM ${deliveries}
-      WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${sql.placeholder("eventId")})`,
-  ),
+  qb
+    .update(subscriptions)
+    .set({ dailyCounts: WITH_ADDED_COUNTS })
+    .where(
+      sql`${subscriptions.id} = ${sql.placeholder("subscriptionId")} AND ${subscriptions.deletedAt} IS NULL
+        AND NOT EXISTS (SELECT 1 FROM ${deliveries}
+          WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${sql.placeholder("eventId")})`,
+    ),
 );
 
 /**
@@ -92,13 +89,10 @@ function record(
   const { id, workspaceId, deletedAt } = subscriptions;
   const once = sql`FROM ${subscriptions} WHERE ${id} = ${subscriptionId} AND ${deletedAt} IS NULL
     ON CONFLICT DO NOTHING`;
-  const day = startOfDay(now);
-  const counts = JSON.stringify([{ subscriptionId, day, counts: { responses: 1 } }]);
-  const responses = sql`(SELECT ${deliveryCounts.counts}->>'responses' FROM ${deliveryCounts}
-    WHERE ${deliveryCounts.workspaceId} = ${workspaceId} AND ${deliveryCounts.subscriptionId} = ${id}
-      AND ${deliveryCounts.day} = ${day})`;
+  const today = dayOf(now);
+  const counted = countsToAdd({ [today]: { responses: 1 } }, now);
   return combine({
-    counted: response === null ? undefined : countResponse({ eventId, counts }),
+    counted: response === null ? undefined : countResponse({ subscriptionId, eventId, ...counted }),
     event: insertFrom(
       events,
       { id: eventId, workspaceId, type, body, owed: [subscriptionId], createdAt: now, test: true },
@@ -132,7 +126,7 @@ function record(
         outcome,
         status,
         durationMs,
-        response: sql`iif(${responses} <= ${RESPONSES_PER_DAY}, unhex(${response}), NULL)`,
+        response: sql`iif(${responsesOn(today)} <= ${RESPONSES_PER_DAY}, unhex(${response}), NULL)`,
       },
       once,
     ),

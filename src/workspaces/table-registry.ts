@@ -6,7 +6,6 @@ import {
   attempts,
   automations,
   deliveries,
-  deliveryCounts,
   erasedLeads,
   events,
   leads,
@@ -141,11 +140,6 @@ const REGISTRY = {
     links: { subscriptionId: deliveries.subscriptionId, eventId: deliveries.eventId },
     // The owner of the endpoint has its response already.
     secret: [attempts.response],
-  },
-  deliveryCounts: {
-    kind: "delivery_count",
-    key: [deliveryCounts.workspaceId, deliveryCounts.subscriptionId, deliveryCounts.day],
-    order: [deliveryCounts.subscriptionId, deliveryCounts.day],
   },
   replays: {
     kind: "replay",

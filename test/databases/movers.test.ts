@@ -4,7 +4,6 @@ import { markMoved } from "../../scripts/restore/placements.ts";
 import { DAY_MS } from "../../src/contract/time.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import { deleteEndedSubscriptions } from "../../src/delivery/ending.ts";
-import { deleteOldCounts } from "../../src/history/counts.ts";
 import { deleteOldErasedLeads } from "../../src/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "../../src/lifecycle/retention.ts";
 import { advanceMove, continueMoves, settleMoves } from "../../src/moving/move.ts";
@@ -237,7 +236,7 @@ test("the sweep deletes nothing of a workspace that moves, whatever is due", asy
   for (const due of ["automations SET removed_at = 1", "erased_leads SET erased_at = 1"])
     await rowsIn("DB_2", `UPDATE ${due} WHERE workspace_id = ?`, workspaceId);
   const later = Date.now() + 40 * DAY_MS;
-  const tables = ["automations", "erased_leads", "subscriptions", "events", "delivery_counts"];
+  const tables = ["automations", "erased_leads", "subscriptions", "events"];
   const counted = tables.map((table) => `(SELECT count(*) FROM ${table} WHERE workspace_id = ?1)`);
   const rows = () => rowsIn("DB_2", `SELECT ${counted}`, workspaceId);
   const before = await rows();
@@ -246,7 +245,6 @@ test("the sweep deletes nothing of a workspace that moves, whatever is due", asy
   await commit(db, deleteOldAutomations(later));
   await commit(db, deleteOldErasedLeads(Date.now()));
   await commit(db, deleteEndedSubscriptions(later));
-  await commit(db, deleteOldCounts(later));
   await deleteExpired(db, parseRetention(env), later, () => true);
   expect(await rows()).toEqual(before);
   await moved(workspaceId, "DB_3");

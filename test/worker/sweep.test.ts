@@ -4,13 +4,7 @@ import { eq, ne } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { newEventId, randomId } from "../../src/contract/ids.ts";
 import { commit } from "../../src/db/client.ts";
-import {
-  automations,
-  deliveries,
-  deliveryCounts,
-  PRIORITY,
-  subscriptions,
-} from "../../src/db/schema.ts";
+import { automations, deliveries, PRIORITY, subscriptions } from "../../src/db/schema.ts";
 import { LEASE_MS } from "../../src/dispatch/claims.ts";
 import worker from "../../src/index.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
@@ -193,17 +187,6 @@ describe("the sweep", () => {
     const stored = await db.select({ id: subscriptions.id }).from(subscriptions);
     expect(stored.filter((row) => row.id.startsWith("whk_ended"))).toHaveLength(0);
     expect(stored).toContainEqual({ id });
-  });
-
-  test("deletes the daily counts of a deleted subscription, and no other's", async () => {
-    const [done, left] = [await owed(1, NOW), await owed(1, NOW)];
-    await dispatchAt(NOW, [done.id, left.id], answered(200));
-    await commit(db, deleteSubscription(done.workspaceId, done.id, NOW));
-    await sweep(isolated().env, NOW);
-    const counted = await db.select().from(deliveryCounts);
-    const ids = counted.map(({ subscriptionId }) => subscriptionId);
-    expect(ids).toContain(left.id);
-    expect(ids).not.toContain(done.id);
   });
 
   test("of more databases than it can sweep at once takes them in turn", async () => {

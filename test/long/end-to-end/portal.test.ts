@@ -295,19 +295,13 @@ test("a delivery that waits says until when and why", async () => {
 
 test("an overview counts failures exactly", async () => {
   const id = await stage.subscribe(workspaceId);
-  const [now, today] = [Date.now(), Math.floor(Date.now() / DAY_MS) * DAY_MS];
+  const now = Date.now();
   const at = now - 9 * HOUR_MS;
   await DB.batch([
     DB.prepare(
-      `UPDATE subscriptions SET failing_since = ?1, failures = 15, pending_exhausted_at = ?1
-        WHERE id = ?2`,
-    ).bind(at, id),
-    DB.prepare("INSERT INTO delivery_counts VALUES (?, ?, ?, ?)").bind(
-      workspaceId,
-      id,
-      today,
-      JSON.stringify({ "lead.created failed": 15, responses: RESPONSES_PER_DAY }),
-    ),
+      `UPDATE subscriptions SET failing_since = ?1, failures = 15, pending_exhausted_at = ?1,
+        daily_counts = json_object(date(), json(?3)) WHERE id = ?2`,
+    ).bind(at, id, JSON.stringify({ "lead.created failed": 15, responses: RESPONSES_PER_DAY })),
     DB.prepare(
       `INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, priority, due_at)
       WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1458)

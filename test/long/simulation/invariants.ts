@@ -1,6 +1,5 @@
 import { createHmac } from "node:crypto";
 import {
-  DELIVERY_COUNTS_KEPT_DAYS,
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
   POST_TIMEOUT_MS,
@@ -11,7 +10,7 @@ import {
   TRIED_FOR_MAX_MS,
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../src/contract/time.ts";
-import { ATTEMPTS_KEPT } from "../../../src/delivery/attempts.ts";
+import { ATTEMPTS_KEPT, DAYS_COUNTED } from "../../../src/delivery/attempts.ts";
 import { CONCURRENCY_MAX } from "../../../src/delivery/policy.ts";
 import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "../../support/stored-bodies.ts";
 import { isAccepted, type Sent } from "./endpoints.ts";
@@ -237,10 +236,10 @@ function checkDeliveries(store: Store, sent: readonly Sent[]): void {
 function checkCounts(store: Store, sent: readonly Sent[]): void {
   const rows = store.rows<{ id: string; made: number; counted: number }>(
     `SELECT s.id, (SELECT coalesce(sum(attempts_made), 0) FROM deliveries WHERE subscription_id = s.id) AS made,
-      (SELECT coalesce(sum(value), 0) FROM delivery_counts c, json_each(counts)
-        WHERE c.subscription_id = s.id AND key NOT LIKE 'ms %' AND key <> 'responses') AS counted FROM subscriptions s`,
+      (SELECT coalesce(sum(count.value), 0) FROM json_each(daily_counts) day, json_each(day.value) count
+        WHERE count.key NOT LIKE 'ms %' AND count.key <> 'responses') AS counted FROM subscriptions s`,
   );
-  const isWhole = store.world.now - store.createdAt < (DELIVERY_COUNTS_KEPT_DAYS - 1) * DAY_MS;
+  const isWhole = store.world.now - store.createdAt < (DAYS_COUNTED - 1) * DAY_MS;
   for (const { id, made, counted } of rows) {
     const all = sent.filter(({ subscriptionId }) => subscriptionId === id).length;
     if ((isWhole && counted < made) || counted > all)

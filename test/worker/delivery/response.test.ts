@@ -2,8 +2,8 @@ import { env } from "cloudflare:workers";
 import { and, eq, isNotNull } from "drizzle-orm";
 import { describe, expect, test, vi } from "vitest";
 import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
-import { attempts, deliveryCounts } from "../../../src/db/schema.ts";
-import { startOfDay } from "../../../src/delivery/attempts.ts";
+import { attempts } from "../../../src/db/schema.ts";
+import { dayOf } from "../../../src/delivery/attempts.ts";
 import {
   HEADERS_KEPT_BYTES,
   openResponse,
@@ -34,6 +34,7 @@ import {
   statesOf,
   subscribe,
   subscriberUrl,
+  subscriptionRow,
 } from "../../support/deliveries.ts";
 import { damageLead } from "../../support/record.ts";
 
@@ -294,11 +295,8 @@ describe("The responses that are stored for a subscription in a day", () => {
   /** A subscription with pending events, for which all responses but one are stored on the day of `NOW`. */
   async function withOneLeft(count: number, now = NOW) {
     const subscription = await owed(count, now);
-    const counts = { responses: RESPONSES_PER_DAY - 1 };
-    const { workspaceId, id: subscriptionId } = subscription;
-    await db
-      .insert(deliveryCounts)
-      .values({ workspaceId, subscriptionId, day: startOfDay(NOW), counts });
+    const dailyCounts = { [dayOf(NOW)]: { responses: RESPONSES_PER_DAY - 1 } };
+    await setSubscription(subscription.id, { dailyCounts });
     return subscription;
   }
 
@@ -325,11 +323,8 @@ describe("The responses that are stored for a subscription in a day", () => {
     let posts = 0;
     await dispatchAt(NOW, [id], async () => (++posts === 1 ? rejected() : answered(400)));
     expect(posts).toBe(3);
-    const [row] = await db
-      .select()
-      .from(deliveryCounts)
-      .where(eq(deliveryCounts.subscriptionId, id));
-    expect(row?.counts).toMatchObject({ responses: 1, "lead.created failed": 3 });
+    const { dailyCounts } = await subscriptionRow(id);
+    expect(dailyCounts[dayOf(NOW)]).toMatchObject({ responses: 1, "lead.created failed": 3 });
   });
 });
 

@@ -1,20 +1,21 @@
-import { env } from "cloudflare:workers";
 import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { DELIVERY_COUNTS_KEPT_DAYS, RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
-import type { D1Client } from "../../../src/db/client.ts";
-import { commit, openDatabase, prepared, query } from "../../../src/db/client.ts";
-import { deliveries, deliveryCounts } from "../../../src/db/schema.ts";
-import { addCounts, countAttempts, type EndedAttempt } from "../../../src/delivery/attempts.ts";
-import { selectCounts, toDays } from "../../../src/history/counts.ts";
-import { isSubscription } from "../../../src/subscriptions/subscriptions.ts";
-import { sweep } from "../../../src/sweep.ts";
+import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
+import { qb } from "../../../src/db/builder.ts";
+import { commit, openDatabase, prepared } from "../../../src/db/client.ts";
+import { deliveries, subscriptions } from "../../../src/db/schema.ts";
+import {
+  countAttempts,
+  countsToAdd,
+  type EndedAttempt,
+  WITH_ADDED_COUNTS,
+} from "../../../src/delivery/attempts.ts";
+import { toDays } from "../../../src/history/counts.ts";
 import { Platform } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
   CONNECTION_LOST,
-  createWorkspace,
   DAY_MS,
   db,
   dispatchAt,
@@ -26,30 +27,25 @@ import {
   setDeliveries,
   setSubscription,
   statesOf,
-  subscribe,
+  subscriptionRow,
 } from "../../support/deliveries.ts";
-import { meteredDatabase } from "../../support/metered-database.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 
 const TODAY = Date.UTC(2026, 10, 21);
 const NOW = TODAY + 15 * 3_600_000;
 
-/** Adds the counts of attempts, whatever they are of. */
-const addAll = prepared(addCounts(sql`true`));
-const addTo = (subscriptionId: string, attempts: Omit<EndedAttempt, "subscriptionId">[]) =>
-  commit(
-    openDatabase(WORKSPACE_DB),
-    addAll({
-      counts: JSON.stringify(
-        countAttempts(attempts.map((attempt) => ({ ...attempt, subscriptionId }))),
-      ),
-    }),
-  );
+const addAll = prepared(
+  qb
+    .update(subscriptions)
+    .set({ dailyCounts: WITH_ADDED_COUNTS })
+    .where(eq(subscriptions.id, sql.placeholder("id"))),
+);
+/** Adds the counts of attempts to a subscription, whatever they are of. */
+const addTo = (id: string, attempts: EndedAttempt[], now = NOW) =>
+  commit(openDatabase(WORKSPACE_DB), addAll({ id, ...countsToAdd(countAttempts(attempts), now) }));
 
-async function daysOf(id: string, now = NOW, client: D1Client = WORKSPACE_DB) {
-  const rows = await query(openDatabase(client), selectCounts(isSubscription(id), now));
-  return toDays(rows, now);
-}
+const daysOf = async (id: string, now = NOW) =>
+  toDays((await subscriptionRow(id)).dailyCounts, now);
 
 const DELIVERED = {
   type: "lead.created",
@@ -78,7 +74,7 @@ describe("the counts of a subscription's days", () => {
 
   test("are the last seven, oldest first, and zero where there was no attempt", async () => {
     const { id } = await owed(0, NOW);
-    for (const daysAgo of [0, 6, 7])
+    for (const daysAgo of [7, 6, 0])
       await addTo(id, [{ ...DELIVERED, startedAt: NOW - daysAgo * DAY_MS }]);
     const days = await daysOf(id);
     expect(days.map(({ delivered }) => delivered)).toEqual([1, 0, 0, 0, 0, 0, 1]);
@@ -195,45 +191,12 @@ test("an attempt counts once, although the event of another is erased before its
   expect((await daysOf(id)).at(-1)).toMatchObject({ delivered: 2 });
 });
 
-test("a round writes one row of counts for each subscription and day, whatever it delivers", async () => {
-  const workspaceId = await createWorkspace();
-  const { id } = await subscribe(workspaceId);
-  const writtenFor = async (count: number) => {
-    await announceLeads(workspaceId, count, NOW);
-    const { DB, rows } = meteredDatabase();
-    await dispatchOn(DB, NOW, [id], answered(200));
-    return rows.written;
-  };
-  await writtenFor(1);
-  const one = await writtenFor(1);
-  const ten = await writtenFor(10);
-  const stored = await db
-    .select()
-    .from(deliveryCounts)
-    .where(eq(deliveryCounts.workspaceId, workspaceId));
-  expect(stored).toHaveLength(1);
-  // Each delivery writes its row and leaves the index of pending ones.
-  expect(ten - one).toBeLessThan(9 * 4);
-});
-
-test("reading the days reads a row for each, whatever else is stored", async () => {
+test("days that are no longer shown are no longer stored, and the others stay", async () => {
   const { id } = await owed(0, NOW);
-  for (let day = 0; day < 30; day++)
-    await addTo(id, [{ ...DELIVERED, startedAt: NOW - day * DAY_MS }]);
-  const { DB, rows } = meteredDatabase();
-  await daysOf(id, NOW, DB);
-  expect(rows.read).toBeLessThan(12);
-});
-
-test("the scheduled job deletes the counts of days that are no longer kept", async () => {
-  const { id, workspaceId } = await owed(0, NOW);
-  const kept = NOW - DELIVERY_COUNTS_KEPT_DAYS * DAY_MS;
-  await addTo(id, [{ ...DELIVERED, startedAt: kept }]);
-  await addTo(id, [{ ...DELIVERED, startedAt: kept - DAY_MS }]);
-  await sweep(env, NOW);
-  const stored = await db
-    .select()
-    .from(deliveryCounts)
-    .where(eq(deliveryCounts.workspaceId, workspaceId));
-  expect(stored.map(({ day }) => day)).toEqual([TODAY - DELIVERY_COUNTS_KEPT_DAYS * DAY_MS]);
+  for (const daysAgo of [7, 6, 5])
+    await addTo(id, [{ ...DELIVERED, startedAt: NOW - daysAgo * DAY_MS }], NOW - DAY_MS);
+  expect(Object.keys((await subscriptionRow(id)).dailyCounts)).toHaveLength(3);
+  await addTo(id, [DELIVERED]);
+  const { dailyCounts } = await subscriptionRow(id);
+  expect(Object.keys(dailyCounts)).toEqual(["2026-11-15", "2026-11-16", "2026-11-21"]);
 });

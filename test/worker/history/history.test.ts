@@ -11,6 +11,7 @@ import {
 import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { PRIORITY } from "../../../src/db/schema.ts";
+import { dayOf } from "../../../src/delivery/attempts.ts";
 import {
   DELIVERIES_EXAMINED_MAX,
   type DeliveryFilter,
@@ -573,16 +574,16 @@ describe("the health of a subscription", () => {
   });
 
   test("shows whether the responses of today have reached their limit", async () => {
-    const { id, workspaceId } = await owed(1, TODAY);
-    const today = Math.floor(Date.now() / DAY_MS) * DAY_MS;
-    const store = (day: number, responses: number) =>
-      env.DB.prepare("INSERT OR REPLACE INTO delivery_counts VALUES (?, ?, ?, ?)")
-        .bind(workspaceId, id, day, JSON.stringify({ responses }))
-        .run();
-    await store(today - DAY_MS, RESPONSES_PER_DAY);
-    await store(today, RESPONSES_PER_DAY - 1);
+    const { id } = await owed(1, TODAY);
+    const now = Date.now();
+    const store = (yesterday: number, today: number) => {
+      const days = { [dayOf(now - DAY_MS)]: yesterday, [dayOf(now)]: today };
+      const dailyCounts = Object.entries(days).map(([day, responses]) => [day, { responses }]);
+      return setSubscription(id, { dailyCounts: Object.fromEntries(dailyCounts) });
+    };
+    await store(RESPONSES_PER_DAY, RESPONSES_PER_DAY - 1);
     expect(await healthOf(id)).toMatchObject({ responseLimitReached: false });
-    await store(today, RESPONSES_PER_DAY);
+    await store(0, RESPONSES_PER_DAY);
     expect(await healthOf(id)).toMatchObject({ responseLimitReached: true });
   });
 });

@@ -80,7 +80,7 @@ test("Responses to test events count for those that a subscription may store in 
   await Platform.sendTestEvent({ webhookId, type: "lead.created" });
   const storeMore = (count: number) =>
     WORKSPACE_DB.prepare(
-      "UPDATE delivery_counts SET counts = json_set(counts, '$.responses', ?) WHERE subscription_id = ?",
+      "UPDATE subscriptions SET daily_counts = json_object(date(), json_object('responses', ?)) WHERE id = ?",
     )
       .bind(count, webhookId)
       .run();
