@@ -3,6 +3,7 @@ import { mapEventTypes } from "../../../src/contract/event-types.ts";
 import type { HISTORY_METHODS } from "../../../src/contract/history.ts";
 import {
   PENDING_MAX,
+  PORTAL_CHANGES_KEPT,
   POST_TIMEOUT_MS,
   REDELIVERY_MAX_AGE_MS,
   RESPONSES_PER_DAY,
@@ -540,7 +541,7 @@ export const en = {
 
   history: {
     title: "History",
-    lead: "What was changed in this workspace, where and by whom: webhooks, API keys, access, and links to this portal.",
+    lead: `What was changed in this workspace, where and by whom: webhooks, API keys, access, and links to this portal. Entries are kept for a year and, of your own changes to webhooks, at least the newest ${number(PORTAL_CHANGES_KEPT)}.`,
     empty: "No changes",
     emptyText: "Nothing was changed at the time of this page.",
   },

@@ -2,6 +2,7 @@ import { REASONS } from "../../../src/contract/errors.ts";
 import { mapEventTypes } from "../../../src/contract/event-types.ts";
 import {
   PENDING_MAX,
+  PORTAL_CHANGES_KEPT,
   POST_TIMEOUT_MS,
   REDELIVERY_MAX_AGE_MS,
   RESPONSES_PER_DAY,
@@ -507,7 +508,7 @@ export const fr: Texts = {
 
   history: {
     title: "Historique",
-    lead: "Ce qui a été modifié dans cet espace de travail, où et par qui : webhooks, clés d’API, accès et liens vers ce portail.",
+    lead: `Ce qui a été modifié dans cet espace de travail, où et par qui : webhooks, clés d’API, accès et liens vers ce portail. Les entrées sont conservées un an et, pour vos propres modifications de webhooks, au moins les ${number(PORTAL_CHANGES_KEPT)} plus récentes.`,
     empty: "Aucune modification",
     emptyText: "Rien n’a été modifié à la période de cette page.",
   },
