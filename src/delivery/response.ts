@@ -1,3 +1,4 @@
+import { HEADERS_MAX } from "../contract/limits.ts";
 import { openJson, sealJson } from "../encryption/seal.ts";
 import { isReserved } from "../endpoints/headers.ts";
 import { logError } from "../log.ts";
@@ -67,27 +68,30 @@ export async function sealResponse(
 const MASK = "***";
 /** Minimum length of a value that is masked. A shorter one is not a secret, and masking it would garble a response. */
 const SECRET_MIN_LENGTH = 4;
+/** Maximum forms of secrets that are sought in a response, because each takes time. `Basic …` has up to ten. */
+export const SECRETS_MAX = 10 * HEADERS_MAX;
 
 /**
  * Lists the values of custom headers in every form in which a response may repeat them. A value may be whole, word by
  * word (as in `Bearer token`), decoded (as in `Basic …`), or escaped as in JSON, HTML and URLs.
+ *
+ * @returns null if there are too many to seek.
  */
-function listSecrets(sent: Record<string, string>): string[] {
+function listSecrets(sent: Record<string, string>): Secret[] | null {
   const values = Object.entries(sent).flatMap(([name, value]) => (isReserved(name) ? [] : value));
-  const parts = values.flatMap((value) => [
-    value,
-    ...value.split(/[\s,;=]+/),
-    ...decodeBasic(value),
-  ]);
-  const forms = parts
+  const parts = values
+    .flatMap((value) => [value, ...value.split(/[\s,;=]+/), ...decodeBasic(value)])
     .filter(
       (part) => part.length >= SECRET_MIN_LENGTH && !/^(bearer|basic|token|digest)$/i.test(part),
-    )
-    .flatMap((part) => {
-      const json = JSON.stringify(part).slice(1, -1);
-      return [part, json, json.replaceAll("/", "\\/"), toHtml(part), encodeURIComponent(part)];
-    });
-  return [...new Set(forms)];
+    );
+  const forms = new Set<string>();
+  for (const part of parts) {
+    const json = JSON.stringify(part).slice(1, -1);
+    const escaped = [json, json.replaceAll("/", "\\/"), toHtml(part), encodeURIComponent(part)];
+    for (const form of [part, ...escaped]) forms.add(form);
+    if (forms.size > SECRETS_MAX) return null;
+  }
+  return [...forms].map(toSecret);
 }
 
 /** Decodes Basic credentials (RFC 7617): user with password, and the password alone. */
@@ -111,9 +115,9 @@ function toHtml(text: string): string {
     .replaceAll("'", "&#39;");
 }
 
-/** Returns the response with its secrets masked. */
-function maskResponse(response: StoredResponse, secrets: string[]): StoredResponse {
-  const mask = (text: string) => maskText(text, secrets);
+/** Returns the response with its secrets masked, or with all its text masked if there are too many to seek. */
+function maskResponse(response: StoredResponse, secrets: Secret[] | null): StoredResponse {
+  const mask = (text: string) => (secrets ? maskText(text, secrets) : text && MASK);
   const { headers, body, location, error } = response;
   return {
     ...response,
@@ -131,15 +135,11 @@ function maskResponse(response: StoredResponse, secrets: string[]): StoredRespon
  * is masked. Otherwise, a user of the portal could set a header that overlaps with the beginning of another one's value
  * in an echo, and read the rest of that value.
  */
-function maskText(text: string, secrets: string[]): string {
-  if (text.length < SECRET_MIN_LENGTH) return text;
+function maskText(text: string, secrets: Secret[]): string {
   const isSecret = new Uint8Array(text.length);
-  const tail = text.slice(-SECRET_MIN_LENGTH);
-  for (const secret of secrets) {
-    for (let at = text.indexOf(secret); at >= 0; at = text.indexOf(secret, at + 1))
-      isSecret.fill(1, at, at + secret.length);
-    if (secret.includes(tail)) isSecret.fill(1, text.length - lengthOfCut(text, secret));
-  }
+  const codes = codesOf(text);
+  for (const secret of secrets)
+    if (text.includes(secret.start)) markSecret(isSecret, codes, secret);
   let masked = "";
   for (let at = 0; at < text.length; at++)
     if (!isSecret[at]) masked += text[at];
@@ -147,11 +147,58 @@ function maskText(text: string, secrets: string[]): string {
   return masked;
 }
 
-/** Returns the length of the beginning of a secret with which a text ends; 0 if it is too short to mask. */
-function lengthOfCut(text: string, secret: string): number {
-  let length = Math.min(secret.length - 1, text.length);
-  while (length >= SECRET_MIN_LENGTH && !text.endsWith(secret.slice(0, length))) length--;
-  return length >= SECRET_MIN_LENGTH ? length : 0;
+/**
+ * A secret as the algorithm of Knuth, Morris and Pratt seeks it. Its time grows with the length of the text, even if
+ * the text repeats parts of the secret thousands of times.
+ */
+interface Secret {
+  /** The beginning, as a text without it is searched fastest. */
+  start: string;
+  codes: Uint16Array;
+  /** By length of a beginning of the secret: the length of the longest shorter beginning with which it ends. */
+  shorter: Uint16Array;
+}
+
+function toSecret(text: string): Secret {
+  const codes = codesOf(text);
+  const secret = {
+    start: text.slice(0, SECRET_MIN_LENGTH),
+    codes,
+    shorter: new Uint16Array(codes.length + 1),
+  };
+  for (let length = 1; length < codes.length; length++)
+    secret.shorter[length + 1] = extend(
+      secret,
+      secret.shorter[length] as number,
+      codes[length] as number,
+    );
+  return secret;
+}
+
+/** Returns the length of the beginning of a secret with which a text ends, once it has one character more. */
+function extend({ codes, shorter }: Secret, length: number, character: number): number {
+  let had = length;
+  while (had > 0 && (had === codes.length || codes[had] !== character))
+    had = shorter[had] as number;
+  return codes[had] === character ? had + 1 : 0;
+}
+
+/** Marks a secret wherever a text has it, and its beginning at the end of the text. */
+function markSecret(isSecret: Uint8Array, text: Uint16Array, secret: Secret): void {
+  for (let end = 1, length = 0, marked = 0; end <= text.length; end++) {
+    length = extend(secret, length, text[end - 1] as number);
+    const isWhole = length === secret.codes.length;
+    if (!isWhole && (end < text.length || length < SECRET_MIN_LENGTH)) continue;
+    isSecret.fill(1, Math.max(marked, end - length), end);
+    marked = end;
+  }
+}
+
+/** Returns the code units of a text, which are read faster than its characters. */
+function codesOf(text: string): Uint16Array {
+  const codes = new Uint16Array(text.length);
+  for (let at = 0; at < text.length; at++) codes[at] = text.charCodeAt(at);
+  return codes;
 }
 
 /** Decrypts a stored response; null if none was stored, or the workspace's data key was deleted. */

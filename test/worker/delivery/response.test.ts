@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import { and, eq, isNotNull } from "drizzle-orm";
+import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
 import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
 import { attempts } from "../../../src/db/schema.ts";
@@ -10,6 +11,7 @@ import {
   RESPONSE_KEPT_BYTES,
   RESPONSE_READ_MS,
   readResponse,
+  SECRETS_MAX,
   type StoredResponse,
   sealResponse,
 } from "../../../src/delivery/response.ts";
@@ -382,6 +384,52 @@ test("a secret is masked whole, wherever another one overlaps with it", async ()
   const sent = { "X-One": "sesame-street", "X-Guess": '"X-One":"s', "X-Last": 'street","X-Last"' };
   const body = '{"X-One":"sesame-street","X-Last":""} sesame-street';
   expect(await storedWith({ body }, sent)).toMatchObject({ body: '{***:""} ***' });
+});
+
+test("each part of a response that repeats a secret is masked, and no other", async () => {
+  const word = fc.string({ unit: fc.constantFrom("a", "b"), minLength: 4, maxLength: 12 });
+  const text = fc.string({ unit: fc.constantFrom("a", "b", "."), maxLength: 60 });
+  const isMasked = (body: string, secrets: string[], at: number) =>
+    secrets.some((secret) => {
+      for (let start = Math.max(0, at - secret.length + 1); start <= at; start++) {
+        const repeated = body.slice(start, start + secret.length);
+        const isCut = start + repeated.length === body.length && repeated.length >= 4;
+        if (repeated === secret || (isCut && secret.startsWith(repeated))) return true;
+      }
+      return false;
+    });
+  await fc.assert(
+    fc.asyncProperty(word, word, text, async (one, other, body) => {
+      const marked = [...body].map((character, at) =>
+        isMasked(body, [one, other], at) ? "*" : character,
+      );
+      const stored = await storedWith({ body }, { "X-One": one, "X-Other": other });
+      expect(stored?.body).toBe(marked.join("").replaceAll(/\*+/g, "***"));
+    }),
+    { numRuns: 300, seed: 1 },
+  );
+});
+
+test("a response is masked whole if the custom headers have more words than are sought in it", async () => {
+  const storedBeside = async (count: number) => {
+    const words = Array.from({ length: count }, (_, i) => `word${i}`);
+    const response = { headers: { "x-a": "b" }, body: "to word0", truncated: false };
+    const sent = { "X-Words": words.join(" ") };
+    return storedWith(response, sent, { location: "https://other.example/" });
+  };
+  // The value is sought in two forms, because URLs escape its spaces.
+  expect(await storedBeside(SECRETS_MAX - 2)).toEqual({
+    headers: { "x-a": "b" },
+    body: "to ***",
+    truncated: false,
+    location: "https://other.example/",
+  });
+  expect(await storedBeside(SECRETS_MAX - 1)).toEqual({
+    headers: { "x-a": "***" },
+    body: "***",
+    truncated: false,
+    location: "***",
+  });
 });
 
 test("what a receiver echoes is encrypted, and erased with the lead", async () => {
