@@ -109,15 +109,13 @@ export const drainBody = createMiddleware<AppEnv>(async (c, next) => {
   if (!body || body.locked) return;
   if (Number(headers.get("Content-Length")) > UNREAD_BODY_MAX.bytes) return;
   const reader = body.getReader();
-  const giveUp = () => reader.cancel().catch(() => {});
-  const timer = setTimeout(giveUp, UNREAD_BODY_MAX.ms);
+  const timer = setTimeout(() => reader.cancel().catch(() => {}), UNREAD_BODY_MAX.ms);
   try {
     for (let bytes = 0; bytes <= UNREAD_BODY_MAX.bytes; ) {
       const { done, value } = await reader.read();
       if (done) return;
       bytes += value.byteLength;
     }
-    await giveUp();
   } catch {
     // The client has aborted, so there is no connection to keep.
   } finally {

@@ -149,7 +149,7 @@ function decideChanges(
 ): AutomationChange[] {
   const current = new Map(stored);
   return reported
-    .toSorted((a, b) => (timeOf(a) < timeOf(b) ? -1 : timeOf(a) > timeOf(b) ? 1 : 0))
+    .toSorted((a, b) => timeOf(a) - timeOf(b) || 0)
     .filter((report, _, sorted) => !isRepeated(stored.get(report.id), report, sorted))
     .flatMap((report) => {
       const change = decideChange(current.get(report.id) ?? null, report, now);
@@ -158,7 +158,7 @@ function decideChanges(
     });
 }
 
-/** Returns the time of a report; one with `latest` is newer than all others. */
+/** Returns the time of a report; one with `latest` is newer than all others. The difference of two of these is NaN. */
 function timeOf({ reportedAt }: WantedAutomation): number {
   return reportedAt === "latest" ? Number.POSITIVE_INFINITY : reportedAt;
 }
@@ -173,7 +173,7 @@ function isRepeated(
   { id, reportedAt }: WantedAutomation,
   reported: WantedAutomation[],
 ): boolean {
-  if (stored?.reportedAt !== reportedAt || stored.removedAt !== null) return false;
+  if (stored?.reportedAt !== reportedAt) return false;
   const together = reported.filter((each) => each.id === id && each.reportedAt === reportedAt);
   const changes = together.filter((each, i) => i > 0 && !isSame(each, together[i - 1] ?? each));
   const last = together.at(-1);

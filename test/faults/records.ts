@@ -42,7 +42,7 @@ export const RECORDS: Fault[] = [
     ["automation-changes.ts", "Object.values(differences)", "Object.values({ ...differences, removedAt: sql`0` })", "a PATCH does not bring back an automation that is removed in between"],
     ["automation-changes.ts", "drafts, () => isUnchanged, now)", "drafts, () => sql`true`, now)", "what loses a race is not announced"],
     ["automation-recording.ts", "if (removed.length === 0) return toMap(found);", "return toMap(found);", "a removed automation that is back has no earlier runs"],
-    ["automation-recording.ts", "timeOf(a) < timeOf(b) ? -1", "timeOf(a) < timeOf(b) ? 1", "the latest of several reports counts"],
+    ["automation-recording.ts", "timeOf(a) - timeOf(b)", "timeOf(b) - timeOf(a)", "the latest of several reports counts"],
     ["automation-recording.ts", "stored.updatedAt >= reportedAt + changes.length", "stored.updatedAt >= reportedAt", "several changes with the time of what is stored are announced"],
     ["automation-recording.ts", "!isRepeated(stored.get(report.id), report, sorted)", "true", "a repeated call announces nothing twice"],
     ["automation-changes.ts", 'return CONTROLLABLE.some((each) => each === status);', 'return status !== "draft";', "an automation in error cannot be activated"],

@@ -70,7 +70,7 @@ export const WAYS_IN: Fault[] = [
     ["body.ts", "bytes += value.byteLength;\n      if", "bytes = value.byteLength;\n      if", "a body is bounded when it is chunked, too"],
     ["body.ts", "    reader.releaseLock();\n", "", "the rest of a chunked body that is too large is drained"],
     ["body.ts", "for (let bytes = 0; bytes <= UNREAD_BODY_MAX.bytes; )", "for (let bytes = 0; ; )", "no body is read without an end"],
-    ["body.ts", "setTimeout(giveUp, UNREAD_BODY_MAX.ms)", "setTimeout(() => {}, UNREAD_BODY_MAX.ms)", "a slow body holds no answer for long"],
+    ["body.ts", "setTimeout(() => reader.cancel().catch(() => {}), UNREAD_BODY_MAX.ms)", "setTimeout(() => {}, UNREAD_BODY_MAX.ms)", "a slow body holds no answer for long"],
     ["finish-response.ts", "if (c.finalized) c.res = undefined;", "", "a refusal has no header of the error before it"],
     ["finish-response.ts", "if (error instanceof HTTPException)", "if (false)", "a body that is not JSON is no error of ours"],
     ["docs.ts", ".replaceAll(ORIGIN, origin)", "", "the document names this deployment"],

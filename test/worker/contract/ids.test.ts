@@ -7,6 +7,7 @@ import {
   type IdKind,
   isId,
   newEventId,
+  newEventIds,
   randomId,
 } from "../../../src/contract/ids.ts";
 
@@ -56,6 +57,11 @@ test("event ids sort by time, between the lower bounds of their millisecond and 
     for (const time of times) expect(eventTimeOf(newEventId(time))).toBe(time);
   }
   expect(eventIdAt(-1)).toBe(`evt_${"0".repeat(25)}`);
+});
+
+test("event ids that are generated together are sorted", () => {
+  const ids = newEventIds(20, Date.now());
+  expect(ids.toSorted()).toEqual(ids);
 });
 
 const id = randomId("automation");

@@ -225,6 +225,12 @@ describe("a sweep of events", () => {
   });
 });
 
+test("a retention may be a fraction, of which the maximum of events is rounded up", () => {
+  const fractions = { EVENTS_KEPT_DAYS: 0.5, EVENTS_KEPT_MAX: 2.5 };
+  const kept = parseRetention({ ...env, ...fractions } as unknown as Env);
+  expect(kept).toEqual({ keptMs: DAY_MS / 2, eventsMax: 3 });
+});
+
 test.each(["", "0", "-1", "thirty"])("a retention of %j is refused, not applied", (value) => {
   for (const name of ["EVENTS_KEPT_DAYS", "EVENTS_KEPT_MAX"])
     expect(() => parseRetention({ ...env, [name]: value })).toThrow(
