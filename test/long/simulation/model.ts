@@ -284,8 +284,12 @@ function modelWith(scenario: Scenario, seed: number): Figures {
   return figuresOf(scenario, requests, ({ type, place }) => atOf.get(`${type} ${place}`));
 }
 
-/** Probes are random, so what a scenario does differs much from seed to seed if it is short. */
-const SEEDS = 15;
+/**
+ * Probes are random, so the figures of a scenario differ from seed to seed, and the more, the fewer events it has. It is
+ * simulated with so many seeds that together they have these events.
+ */
+const EVENTS = 3_000;
+const SEEDS = { least: 15, most: 150 };
 
 /** The figures of the model in a scenario: the best, the typical and the worst of several seeds. */
 export interface Modelled {
@@ -299,12 +303,14 @@ export interface Modelled {
  * depends on when the next probe happens to be.
  */
 export function modelOf(scenario: Scenario): Modelled {
+  const wanted = Math.ceil(EVENTS / eventsOf(scenario).length);
+  const seeds = Math.min(SEEDS.most, Math.max(SEEDS.least, wanted));
   const figuresOf = (one: Scenario) =>
-    Array.from({ length: SEEDS }, (_, i) => modelWith(shift(one, 37 * i), i + 1));
+    Array.from({ length: seeds }, (_, i) => modelWith(shift(one, 37 * (i % SEEDS.least)), i + 1));
   const all = figuresOf(scenario);
   // At best, no process dies by chance.
   const best = scenario.deaths ? [...all, ...figuresOf({ ...scenario, deaths: 0 })] : all;
-  return { best: pickEach(best, 0), typical: pickEach(all, SEEDS >> 1), worst: pickEach(all, -1) };
+  return { best: pickEach(best, 0), typical: pickEach(all, seeds >> 1), worst: pickEach(all, -1) };
 }
 
 /** The scenario, in which what changes changes so many seconds later. */
