@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { and, desc, eq, isNull, type SQL, sql } from "drizzle-orm";
 import type { Position } from "../contract/cursor.ts";
 import { PAGE_LIMIT } from "../contract/limits.ts";
-import { inJson, qb } from "../db/builder.ts";
+import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import type { Page, PageRequest } from "../db/page.ts";
 import { deliveries, events, subscriptions, workspaces } from "../db/schema.ts";
@@ -41,36 +41,60 @@ export interface FailureFilter extends DeliveryFilter {
   webhookId?: string | null | undefined;
 }
 
-/** The streams of a filter: a FROM clause with a row for each subscription and state. */
-function streamsOf(workspaceId: string, { state, webhookId }: FailureFilter): SQL {
+/** A stream, as far as it was examined. */
+interface Stream {
+  webhookId: string;
+  state: string;
+  /** The events of the deliveries that the filter admits. */
+  eventIds: string[];
+  /** The oldest event that was examined, if there may be more. */
+  floor: string | null;
+}
+
+/**
+ * Examines the newest deliveries of each stream, and reads each of them once.
+ *
+ * @param least minimum deliveries to examine of each stream.
+ * @param most maximum of all streams together, of which each has an equal share, unless `least` is more.
+ */
+async function readStreams(
+  db: Database,
+  workspaceId: string,
+  filter: FailureFilter,
+  which: SQL | undefined,
+  least: number,
+  most: number,
+): Promise<Stream[]> {
+  const { state, webhookId } = filter;
   const stored = FailureState.options
     .filter((one) => state == null || one === state)
     .map((one) => (one === "retrying" ? "pending" : one));
-  return sql`(
-    SELECT ${subscriptions.id} AS subscription_id, stored.value AS state
-    FROM ${subscriptions} CROSS JOIN json_each(${JSON.stringify(stored)}) AS stored
+  const streams = sql`${subscriptions} CROSS JOIN json_each(${JSON.stringify(stored)}) AS stream
     WHERE ${and(
       eq(subscriptions.workspaceId, workspaceId),
       isNull(subscriptions.deletedAt),
       webhookId ? eq(subscriptions.id, webhookId) : undefined,
-    )}) AS stream`;
-}
-
-/** SQL expression: the share of a stream, at least `min`. D1 binds numbers as floats, which are no limit. */
-function shareOf(streams: SQL, min = 1): SQL<number> {
-  const share = sql`${FAILURES_EXAMINED_MAX} / max(1, (SELECT count(*) FROM ${streams}))`;
-  return sql`CAST(max(${min}, ${share}) AS INTEGER)`;
-}
-
-/** SQL query: the ids of the newest `examined` events of a stream, newest first. */
-function inStream(which: SQL | undefined, examined: SQL): SQL {
-  return sql`SELECT ${deliveries.eventId} AS id FROM ${UNSUCCESSFUL}
-    WHERE ${and(
-      sql`${deliveries.subscriptionId} = stream.subscription_id AND ${deliveries.state} = stream.state`,
-      isUnsuccessful(),
-      which,
-    )}
-    ORDER BY ${deliveries.eventId} DESC LIMIT ${examined}`;
+    )}`;
+  // D1 binds numbers as floats, which are no limit.
+  const examined = sql`CAST(max(${least}, ${most} / max(1, (SELECT count(*) FROM ${streams}))) AS INTEGER)`;
+  const found = await query(
+    db,
+    qb.all<{ webhookId: string; state: string; read: string }>(sql`
+    SELECT ${subscriptions.id} AS webhookId, stream.value AS state,
+      (SELECT json_object(
+        'eventIds', json_group_array(id) FILTER (WHERE is_listed),
+        'floor', iif(count(*) >= ${examined}, min(id), NULL))
+        FROM (SELECT ${deliveries.eventId} AS id, ${isMatch(filter)} AS is_listed FROM ${UNSUCCESSFUL}
+          WHERE ${and(
+            eq(deliveries.subscriptionId, subscriptions.id),
+            sql`${deliveries.state} = stream.value`,
+            isUnsuccessful(),
+            which,
+          )}
+          ORDER BY ${deliveries.eventId} DESC LIMIT ${examined})) AS read
+    FROM ${streams}`),
+  );
+  return found.map(({ read, ...stream }) => ({ ...stream, ...JSON.parse(read) }));
 }
 
 /** SQL condition on the row of a delivery that a stream has found. */
@@ -81,30 +105,6 @@ function isMatch({ type, status }: FailureFilter): SQL | undefined {
     type ? eq(deliveries.type, type) : undefined,
     status ? hasStatus(status) : undefined,
   );
-}
-
-/**
- * Selects the events of a page, newest first, of which the last one only shows that there are more. Of each stream, it
- * reads the newest entries in the index, once. Streams that have more are examined down to `floor`, and the others whole.
- */
-function selectPage(streams: SQL, which: SQL | undefined, filter: FailureFilter, limit: number) {
-  const isFiltered = Boolean(filter.type || filter.status);
-  const examined = isFiltered ? shareOf(streams, limit + 1) : sql.raw(`${limit + 1}`);
-  return qb.all<{ floor: string | null; ids: string }>(sql`
-    WITH read AS MATERIALIZED (
-      SELECT stream.subscription_id AS subscription_id,
-        (SELECT json_group_array(id) FROM (${inStream(which, examined)})) AS ids
-      FROM ${streams}),
-    -- The oldest of those that were examined, if there may be more.
-    bound AS MATERIALIZED (SELECT max(ids ->> ('$[' || (${examined} - 1) || ']')) AS floor FROM read)
-    SELECT floor, (SELECT json_group_array(id) FROM (
-      SELECT DISTINCT ${deliveries.eventId} AS id
-      FROM read CROSS JOIN json_each(read.ids) AS entry
-        CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = read.subscription_id AND ${deliveries.eventId} = entry.value
-        CROSS JOIN ${subscriptions} ON ${subscriptions.id} = read.subscription_id
-      WHERE entry.value >= coalesce(bound.floor, '') AND ${isMatch(filter)}
-      ORDER BY id DESC LIMIT ${limit + 1})) AS ids
-    FROM bound`);
 }
 
 /**
@@ -121,10 +121,18 @@ export async function listFailuresOf(
 ): Promise<Page<FailureView>> {
   const { limit } = request;
   const search = await findLeadsOf(db, env, filter, workspaceId, request);
-  const streams = streamsOf(workspaceId, filter);
   const isOnPage = isWanted(filter, search, request.after);
-  const [page] = await query(db, selectPage(streams, isOnPage, filter, limit));
-  const ids: string[] = JSON.parse(page?.ids ?? "[]");
+  const isFiltered = Boolean(filter.type || filter.status);
+  const most = isFiltered ? FAILURES_EXAMINED_MAX : 0;
+  const streams = await readStreams(db, workspaceId, filter, isOnPage, limit + 1, most);
+  // Streams that have more are examined down to here, and the others whole.
+  const floor = streams.map((stream) => stream.floor ?? "").reduce(later, "");
+  const all = new Set(streams.flatMap(({ eventIds }) => eventIds).filter((id) => id >= floor));
+  const ids = [...all].sort().reverse();
+  const onPage = new Set(ids.slice(0, limit));
+  const entries = streams.flatMap(({ webhookId, state, eventIds }) =>
+    eventIds.filter((id) => onPage.has(id)).map((id) => [webhookId, state, id]),
+  );
   const { owner, found } = await query(db, {
     owner: qb
       .select({ workspaceId: workspaces.id, sealedDataKey: workspaces.sealedDataKey })
@@ -132,18 +140,18 @@ export async function listFailuresOf(
       .where(eq(workspaces.id, workspaceId)),
     found: qb
       .select({ webhookId: deliveries.subscriptionId, ...DELIVERY_COLUMNS })
-      .from(streams)
-      // CROSS JOIN makes SQLite look up the events of the page in each stream.
+      .from(sql`json_each(${JSON.stringify(entries)}) AS entry`)
+      // CROSS JOIN makes SQLite look up the deliveries of the page.
       .crossJoin(deliveries)
       .crossJoin(subscriptions)
       .crossJoin(events)
       .where(
         and(
-          sql`${deliveries.subscriptionId} = stream.subscription_id`,
-          inJson(deliveries.eventId, ids.slice(0, limit)),
-          sql`${deliveries.state} = stream.state`,
+          sql`${deliveries.subscriptionId} = entry.value ->> 0`,
+          sql`${deliveries.eventId} = entry.value ->> 2`,
+          sql`${deliveries.state} = entry.value ->> 1`,
           isUnsuccessful(),
-          sql`${subscriptions.id} = stream.subscription_id`,
+          eq(subscriptions.id, deliveries.subscriptionId),
           isMatch(filter),
           eq(events.workspaceId, deliveries.workspaceId),
           eq(events.id, deliveries.eventId),
@@ -158,20 +166,12 @@ export async function listFailuresOf(
     ...toView(row, subjects[i] ?? null),
     webhookId: row.webhookId,
   }));
-  const resumeAt = ids.length > limit ? ids[limit - 1] : page?.floor;
-  return { items, next: search ? search.next : after(resumeAt) };
+  const resumeAt = ids.length > limit ? ids[limit - 1] : floor;
+  const next: Position | null = resumeAt ? { at: 0, id: resumeAt } : null;
+  return { items, next: search ? search.next : next };
 }
 
-function after(eventId: string | null | undefined): Position | null {
-  return eventId == null ? null : { at: 0, id: eventId };
-}
-
-interface CountOfStream {
-  webhookId: string;
-  state: string;
-  count: number;
-  hasMore: 0 | 1;
-}
+const later = (one: string, other: string) => (one > other ? one : other);
 
 /**
  * Counts the deliveries that `listFailuresOf` would list, by subscription and state. It examines the newest ones of each
@@ -183,21 +183,14 @@ export async function countFailuresOf(
   filter: FailureFilter,
 ): Promise<FailureCount[]> {
   const isOnPage = isWanted(filter, null, null);
-  const streams = streamsOf(workspaceId, filter);
-  const share = shareOf(streams);
-  const counts = await db.all<CountOfStream>(sql`
-    SELECT stream.subscription_id AS webhookId, stream.state AS state,
-      count(*) >= ${share} AS hasMore, sum(${isMatch(filter)}) AS count
-    FROM ${streams} CROSS JOIN ${deliveries} CROSS JOIN ${subscriptions}
-    WHERE ${deliveries.subscriptionId} = stream.subscription_id
-      AND ${deliveries.eventId} IN (${inStream(isOnPage, share)})
-      AND ${subscriptions.id} = stream.subscription_id
-    GROUP BY stream.subscription_id, stream.state`);
-  const webhookIds = [...new Set(counts.map((one) => one.webhookId))];
-  return webhookIds.map((webhookId) => {
-    const own = counts.filter((one) => one.webhookId === webhookId);
-    const of = (state: string) => own.find((one) => one.state === state)?.count ?? 0;
-    const hasMore = own.some((one) => one.hasMore === 1);
-    return { webhookId, retrying: of("pending"), exhausted: of("exhausted"), hasMore };
-  });
+  const streams = await readStreams(db, workspaceId, filter, isOnPage, 1, FAILURES_EXAMINED_MAX);
+  const counts = new Map<string, FailureCount>();
+  for (const { webhookId, state, eventIds, floor } of streams) {
+    if (eventIds.length === 0 && floor === null) continue;
+    const count = counts.get(webhookId) ?? { webhookId, retrying: 0, exhausted: 0, hasMore: false };
+    count[state === "pending" ? "retrying" : "exhausted"] = eventIds.length;
+    count.hasMore ||= floor !== null;
+    counts.set(webhookId, count);
+  }
+  return [...counts.values()];
 }

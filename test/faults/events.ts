@@ -58,7 +58,7 @@ export const EVENTS: Fault[] = [
     ["history/deliveries.ts", "isOpen ? isoTime(row.dueAt) : null", "isoTime(row.dueAt)", "what is settled is not due"],
     ["history/failing.ts", "sql`${deliveryState()} <> 'cancelled'`", "sql`1`", "what is being cancelled is no failure"],
     ["history/failing.ts", "ids.slice(0, limit)", "ids", "each failure is on one page"],
-    ["history/failing.ts", "ids.length > limit ? ids[limit - 1] : page?.floor", "ids.length > limit ? ids[limit - 1] : null", "a filtered list of failures looks on behind those that it has examined"],
+    ["history/failing.ts", "ids.length > limit ? ids[limit - 1] : floor", "ids.length > limit ? ids[limit - 1] : null", "a filtered list of failures looks on behind those that it has examined"],
     ["history/failing.ts", "status ? hasStatus(status) : undefined", "undefined", "failures are listed by status"],
     ["history/failing.ts", "state == null || one === state", "true", "failures are listed in one state"],
     ["history/failing.ts", "isNull(subscriptions.deletedAt),", "", "a deleted webhook has no failures"],

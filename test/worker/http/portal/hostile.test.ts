@@ -11,8 +11,8 @@ import { storeEvents } from "../../../support/stored-events.ts";
 const NOW = Date.now();
 /** Of the portal, per workspace: see `PORTAL_REQUESTS` in wrangler.toml. */
 const REQUESTS_PER_MINUTE = 300;
-/** What the requests of a minute may read: some four seconds of the database's time. */
-const ROWS_PER_MINUTE = 7_000_000;
+/** What the requests of a minute may read: about a second of the database's time. */
+const ROWS_PER_MINUTE = 2_000_000;
 
 describe("however much is stored, the requests that a portal may make in a minute leave the database to others:", () => {
   let portal: Awaited<ReturnType<typeof openPortal>>;
