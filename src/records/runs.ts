@@ -56,9 +56,7 @@ export async function listRunsOfAutomation(
   const page = await readPageOfAutomation(db, { workspaceId, automationId }, request);
   // A non-empty page proves that the automation exists.
   const isFound =
-    page.items.length > 0 ||
-    page.next !== null ||
-    (await findAutomation(db, workspaceId, automationId)) !== undefined;
+    page.items.length > 0 || (await findAutomation(db, workspaceId, automationId)) !== undefined;
   return isFound ? mapItems(page, toRun) : null;
 }
 

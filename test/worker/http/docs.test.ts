@@ -90,6 +90,7 @@ test("/.well-known/api-catalog links the description and the documentation (RFC 
   const { status, headers, body } = await send<object>("/.well-known/api-catalog");
   expect(status).toBe(200);
   expect(headers["content-type"]).toMatch(/^application\/linkset\+json; profile=/);
+  expect(headers.link).toBe('</.well-known/api-catalog>; rel="api-catalog"');
   const at = (path: string) => expect.objectContaining({ href: `https://api.example${path}` });
   expect(body).toEqual({
     linkset: [

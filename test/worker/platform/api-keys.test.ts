@@ -144,6 +144,18 @@ describe("listApiKeys", () => {
     expect(hours[0]?.hour).toBe(isoTime(first + HOUR_MS).replace(".000", ""));
   });
 
+  test("shows how many requests got a 429, also from an isolate that has not asked the gate", async () => {
+    const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 1 });
+    const startsAt = Math.ceil(Date.now() / HOUR_MS) * HOUR_MS;
+    // The isolate repeats a 429 for two seconds.
+    for (const ms of [0, 1, 2, 3, 2_100, 4_200]) {
+      jumpTo(startsAt + ms);
+      expect(await statusOf(api)).toBe(ms === 0 ? 200 : 429);
+    }
+    const { hours } = (await shown(workspaceId, keyId)) ?? {};
+    expect(hours?.at(-1)).toMatchObject({ requests: 1, refused: 5, busiest: 1 });
+  });
+
   test("returns pages of 20 without gaps or repetitions, with cursors for one list only", async () => {
     const { workspaceId, keyId } = await openWorkspace();
     await openWorkspace();

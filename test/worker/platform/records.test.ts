@@ -112,6 +112,7 @@ test("the time of a lead is shown in UTC, to the millisecond", async () => {
     ["2025-12-31T23:30:00-01:00", "2026-01-01T00:30:00.000Z"],
     ["2026-03-14T09:26:53.589999Z", "2026-03-14T09:26:53.589Z"],
     ["1969-12-31T23:59:59Z", "1969-12-31T23:59:59.000Z"],
+    ["1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000Z"],
   ] as const;
   const read = await recordAndRead(...times.map(([createdAt]) => ({ createdAt })));
   expect(read.map(({ lead }) => lead.created_at)).toEqual(times.map(([, shown]) => shown));

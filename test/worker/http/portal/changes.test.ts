@@ -9,7 +9,7 @@ import { HOUR_MS, subscribe, subscriberUrl } from "../../../support/deliveries.t
 import { interposed } from "../../../support/interposed.ts";
 import { keepLog } from "../../../support/log-lines.ts";
 import { inDatabase, WORKSPACE_DB } from "../../../support/placement.ts";
-import { exchange, openOwed, openPortal, portalOf } from "../../../support/portal.ts";
+import { exchange, openOwed, openPortal, portalOf, sessionToken } from "../../../support/portal.ts";
 import { storeEvents } from "../../../support/stored-events.ts";
 
 const lines = keepLog();
@@ -373,14 +373,24 @@ test.each(["portal", "API"])(
   },
 );
 
-test("A creation that is repeated with its Idempotency-Key has one entry", async () => {
+test("A creation that is repeated with its Idempotency-Key, at once or later, has one entry", async () => {
   const { workspaceId } = await openWorkspace();
-  const portal = await openAs(workspaceId);
+  const token = await sessionToken(workspaceId);
   const body = JSON.stringify({ url: subscriberUrl(), events: ["lead.created"] });
   const headers = { "Content-Type": "application/json", "Idempotency-Key": "k1" };
-  const create = () => portal.send<{ id: string }>("/webhooks", { method: "POST", headers, body });
-  const { id } = (await create()).body;
-  expect((await create()).body.id).toBe(id);
+  const ids: string[] = [];
+  const create = async (from?: Parameters<typeof portalOf>[1]) => {
+    const init = { method: "POST", headers, body };
+    ids.push((await portalOf(token, from).send<{ id: string }>("/webhooks", init)).body.id);
+  };
+  const DB = interposed(env.DB, async ({ texts, go }) => {
+    const isInserting = texts.some((text) => text.startsWith('insert into "subscriptions"'));
+    if (isInserting && ids.length === 0) await create();
+    return go();
+  });
+  await create(deployedWith({ DB }));
+  await create();
+  expect([ids.length, new Set(ids).size]).toEqual([3, 1]);
   const { items } = await Platform.listAuditTrail({ workspaceId });
   expect(items.filter(({ method }) => method === "createWebhook")).toHaveLength(1);
 });
