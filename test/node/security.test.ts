@@ -62,7 +62,7 @@ const BOUNDS: Record<string, unknown[]> = {
     PORTAL_LASTING_CHANGES_WITH_DELETIONS_PER_DAY,
     AUDIT_KEPT_DAYS,
   ],
-  "other entries of changes in the portal": [PORTAL_CHANGES_KEPT],
+  "other entries of changes, in the portal and with API keys": [PORTAL_CHANGES_KEPT],
   "e-mails": [WORKSPACE_EMAILS_PER_DAY],
 };
 
