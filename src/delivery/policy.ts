@@ -162,8 +162,8 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
       dueNow: openedMeanwhile ? [] : (closed?.rejected ?? []),
     };
   }
-  // A person may send to an endpoint that is known to fail. After that, the delivery is one like any other.
-  if (priority === PRIORITY.resend || priority === PRIORITY.replay)
+  // A person may resend to an endpoint that is known to fail. After that, the delivery is one like any other.
+  if (priority === PRIORITY.resend)
     return {
       state: loaded,
       delivery: afterFailure(isOpen(state, type), attempt, result, random),
@@ -227,7 +227,7 @@ function circuitAfterFailure(
   outcome: Outcome,
 ): Circuit {
   const { rejected, failures, probeAt } = before ?? CLOSED;
-  // Until an attempt has failed, the circuit only tells that none could be made.
+  // A circuit without an outcome was opened by an error of ours. The failures of the endpoint begin with this one.
   const since = before?.outcome ? before.since : startedAt;
   const last = { since, outcome: outcome.kind, status: statusOf(outcome) };
   const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
@@ -238,7 +238,7 @@ function circuitAfterFailure(
     return { rejected, failures, ...last, probeAt: Math.max(probeAt, askedUntil) };
   const isOutage = failureOf(outcome) !== "rejected";
   const isRejectedWhileClosed = !wasOpen && !isOutage;
-  const isListed = isRejectedWhileClosed && delivery.firstAt === null;
+  const isListed = isRejectedWhileClosed && delivery.priority === PRIORITY.untried;
   const listed = isListed ? [...rejected, delivery.eventId] : rejected;
   if (isRejectedWhileClosed && listed.length < CIRCUIT_OPENS_AFTER_EVENTS)
     return { rejected: listed, failures, ...last, probeAt: 0 };
@@ -265,8 +265,8 @@ function requestedWaitSeconds(outcome: Outcome): number {
 }
 
 /**
- * Returns a delivery after a failed attempt. Only a rejection at a closed circuit moves its retry schedule. After any other
- * failure, it stays due, behind those that were not tried yet: the circuit holds it, or opens with its next failure.
+ * Returns a delivery after a failed attempt. A rejection moves its retry schedule if the circuit is closed. After any other
+ * failure, it is due as of now. So an open circuit holds it, and probes with it once all others were tried.
  *
  * @param isOpenNow whether the circuit is open after the attempt.
  */
@@ -339,7 +339,7 @@ export function chooseProbe<D extends Pick<PendingDelivery, "priority">>(
 /**
  * Whether a subscription has failed for so long that it must be disabled: for three days since its first failure, nothing
  * has succeeded, and ten attempts have failed. They must be at two events or more, so that no single event disables it.
- * The transaction that disables it checks that (`TWO_EVENTS_FAILED` in dispatch/claims.ts).
+ * The transaction that disables it checks that (`disableFailing` in ending.ts).
  *
  * @param now Unix milliseconds.
  */

@@ -151,7 +151,7 @@ async function sendClaimed(
     inFlight.add(sending);
   }
   await Promise.all(inFlight);
-  // `afterAttempt` counts no failure of a resend or a replay, so these disable nothing.
+  // Only a failure disables: neither a success nor a resend that fails, which `afterAttempt` does not count.
   const hasFailed = state.failures > subscription.failures;
   const disable = hasFailed && mustDisable(state, ports.now());
   return { subscription, outcomes, state, dueNow, disable, last, isStopped };

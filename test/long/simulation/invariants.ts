@@ -284,7 +284,7 @@ export function checkDisabled(store: Store, sent: readonly Sent[]): void {
   const slackMs = 2 * store.world.clockJumpMaxMs + MINUTE_MS;
   for (const { id, at } of disabled) {
     const own = sent.filter(
-      ({ subscriptionId, byHand }) => subscriptionId === id && byHand === null,
+      ({ subscriptionId, byHand }) => subscriptionId === id && byHand !== "resend",
     );
     const last = own.findLast((one) => isAccepted(one) && (one.endedAt ?? 0) < at - slackMs);
     // Attempts overlap: one that has failed after the success may have started before it.
@@ -385,7 +385,7 @@ export function checkMessages(consumed: number, recorded: number, sent: readonly
  */
 export function checkRetryAfter(sent: readonly Sent[], skewMs: number): void {
   for (const { answer, retryAfter, startedAt, endedAt, byHand, type, url } of sent) {
-    if ((answer !== 429 && answer !== 503) || endedAt === null || byHand !== null) continue;
+    if ((answer !== 429 && answer !== 503) || endedAt === null || byHand === "resend") continue;
     const askedMs = Math.min(retryAfter, RETRY_AFTER_MAX_SECONDS) * 1000;
     const later = sent.filter(
       (one) => one.startedAt > endedAt && one.url === url && one.type === type,

@@ -220,17 +220,16 @@ function simulateModel(scenario: Scenario, seed: number): Result {
       circuits.delete(type);
       return;
     }
-    const isByHand = delivery.priority === PRIORITY.resend || delivery.priority === PRIORITY.replay;
-    const isFirst = delivery.firstAt === null;
+    const { priority } = delivery;
     delivery.firstAt ??= startedAt;
     delivery.priority = PRIORITY.retry;
     const isOutage = isBusy || typeof response !== "number";
-    if (!isByHand) {
+    if (priority !== PRIORITY.resend) {
       const askedUntil = endedAt + (isBusy ? Math.min(retryAfter, RETRY_AFTER_MAX_SECONDS) : 0);
       failing ??= { since: startedAt, failures: 0, events: new Set() };
       failing.failures++;
       failing.events.add(delivery.event);
-      if (isFirst && !wasOpen && !isOutage) circuit.rejected.push(delivery);
+      if (priority === PRIORITY.untried && !wasOpen && !isOutage) circuit.rejected.push(delivery);
       const opens = isOutage || circuit.rejected.length >= CIRCUIT_OPENS_AFTER_EVENTS;
       if (isOld) circuit.probeAt = Math.max(circuit.probeAt, askedUntil);
       else if (wasOpen || opens) {

@@ -221,14 +221,13 @@ describe("the circuit of an event type", () => {
     expect(outcomeOf(state, OK).dueNow).toEqual([]);
   });
 
-  test("lists no event whose first attempt met an outage, was a probe, or by hand", () => {
+  test("lists no event whose first attempt met an outage, was a probe, or belongs to a replay", () => {
+    const replay = delivery({ priority: PRIORITY.replay });
     expect(OPEN_BY_OUTAGE.circuits[LEAD]?.rejected).toEqual([]);
     const probed = outcomeOf(OPEN_BY_REJECTIONS, REJECTED).state;
     expect(probed.circuits[LEAD]?.rejected).toHaveLength(CIRCUIT_OPENS_AFTER_EVENTS);
-    for (const priority of [PRIORITY.resend, PRIORITY.replay])
-      expect(
-        outcomeOf(INITIAL_STATE, REJECTED, { of: delivery({ priority }) }).state.circuits,
-      ).toEqual({});
+    const replayed = outcomeOf(INITIAL_STATE, REJECTED, { of: replay }).state;
+    expect(replayed.circuits[LEAD]?.rejected).toEqual([]);
   });
 
   test("leaves the other event types alone, and is left alone by them", () => {
@@ -292,13 +291,20 @@ describe("an attempt that could not be made", () => {
   });
 });
 
-describe("an attempt by hand that fails", () => {
-  const { resend, replay } = PRIORITY;
+test("a replay opens the circuit if it meets an outage, and counts as a failure", () => {
+  const replay = delivery({ priority: PRIORITY.replay });
+  const { state } = outcomeOf(INITIAL_STATE, BUSY, { of: replay });
+  expect(isOpen(state, LEAD)).toBe(true);
+  expect(state).toMatchObject({ failingSince: NOW, failures: 1 });
+});
 
-  test.each([resend, replay])("changes no circuit and no count: priority %i", (priority) => {
+describe("a resend that fails", () => {
+  const { resend } = PRIORITY;
+
+  test("changes no circuit and no count", () => {
     for (const before of [INITIAL_STATE, OPEN_BY_REJECTIONS])
       for (const outcome of [REJECTED, BUSY]) {
-        const { state } = outcomeOf(before, outcome, { of: delivery({ priority }) });
+        const { state } = outcomeOf(before, outcome, { of: delivery({ priority: resend }) });
         const { circuits, failingSince, failures } = before;
         expect(state).toMatchObject({ circuits, failingSince, failures });
       }
@@ -311,7 +317,6 @@ describe("an attempt by hand that fails", () => {
       stepsUsed: 1,
       dueAt: NOW + 20 + 10_000,
     });
-    // It opens the circuit with its next failure, so that the rest of a replay waits.
     for (const [state, outcome] of [
       [INITIAL_STATE, BUSY],
       [OPEN_BY_OUTAGE, BUSY],
