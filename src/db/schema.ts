@@ -275,8 +275,8 @@ export const subscriptions = sqliteTable(
       .notNull()
       .default(false),
     /**
-     * When it was first found to have more than `PENDING_MAX` pending deliveries, an overflow; null if it was not. A
-     * settlement whose last attempt succeeded clears it.
+     * When it was first found to have more than `PENDING_MAX` pending deliveries, an overflow; null if it was not. An
+     * attempt that starts later and succeeds clears it.
      */
     pendingExhaustedAt: integer("pending_exhausted_at"),
     /** The last e-mail of each kind that administrators were sent. A recovery removes the failure. */
@@ -289,9 +289,7 @@ export const subscriptions = sqliteTable(
     circuits: text({ mode: "json" }).$type<Circuits>().notNull().default({}),
     failingSince: integer("failing_since"),
     failures: integer().notNull().default(0),
-    /**
-     * The dispatch that leased it last. It stays after the lease, so that outcomes are recorded until another one leases.
-     */
+    /** A fencing token: the dispatch that leased it last, whose settlement it accepts. */
     leasedBy: text("leased_by"),
     /** When the lease ends unless its dispatch extends it; 0 once it was released. */
     leasedUntil: integer("leased_until").notNull().default(0),

@@ -13,9 +13,9 @@ import {
   type Statements,
 } from "../db/client.ts";
 import { deliveries, PRIORITY, replays, subscriptions } from "../db/schema.ts";
-import { isCancelledLazily, PENDING } from "../db/states.ts";
+import { isCancelledLazily, isUnsuccessful, PENDING, UNSUCCESSFUL } from "../db/states.ts";
 import { isWritable } from "../workspaces/write-lock.ts";
-import { subscriptionsWithPending } from "./due.ts";
+import { isInLine, LINES, subscriptionsWithPending } from "./due.ts";
 import type { WakeUp } from "./wake.ts";
 
 /*
@@ -160,6 +160,33 @@ export function endDeliveries(values: {
     hasMore: finished.length === 0,
     exhausted: exhausted.length,
   }));
+}
+
+/** SQL expression: how many of the first few of these deliveries have failed since the last success. */
+function failedOf(those: SQL): SQL<number> {
+  return sql`(SELECT count(*) FROM (SELECT ${deliveries.lastAt} AS last_at FROM ${those} LIMIT 20)
+    WHERE last_at >= ${subscriptions.failingSince})`;
+}
+
+/**
+ * SQL condition: at least two events have failed since the last success. However many have failed, it reads the twenty
+ * retries of each event type that are due last, and the twenty newest exhausted events. These have usually failed last.
+ */
+const TWO_EVENTS_FAILED = sql`(1 < (
+  SELECT sum(${failedOf(sql`${deliveries} WHERE ${isInLine()} ORDER BY ${deliveries.dueAt} DESC`)})
+  FROM ${LINES} WHERE line.value->>1 = ${PRIORITY.retry}
+) + ${failedOf(sql`${UNSUCCESSFUL} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}
+    AND ${deliveries.state} = 'exhausted' AND ${isUnsuccessful()} ORDER BY ${deliveries.eventId} DESC`)})`;
+
+/**
+ * Disables the subscription if at least two events have failed since the last success, which cancels its pending
+ * deliveries. `mustDisable` of policy.ts has decided the rest.
+ */
+export function disableFailing(which: SQL): Part {
+  return qb
+    .update(subscriptions)
+    .set({ ...cancelPending(), disabledAt: NOW, disabledByFailures: true })
+    .where(sql`${which} AND ${TWO_EVENTS_FAILED}`);
 }
 
 /** Maximum subscriptions whose pending deliveries one query counts. */

@@ -88,12 +88,9 @@ export async function noteMessage(db: Database, { subscriptionId, wakeAt }: Wake
 }
 
 /**
- * Selects a wake-up for each subscription of a workspace that has something to send now, or something to send later for
- * which no message arrives in time. The latter is also woken now, because its dispatch sends the delayed message. A
- * delivery that is cancelled, but whose row still says `pending`, counts, because the dispatch marks it.
- *
- * A subscription that a dispatch leases needs none: the dispatch looks again when it releases the lease, and finds what
- * was committed until then.
+ * Selects a wake-up for each subscription of a workspace that has something pending, unless a dispatch leases it or a
+ * message arrives in time. That dispatch claims what is committed before it releases the lease. If something may only be
+ * sent later, the subscription is also woken now, because its dispatch sends the delayed message.
  *
  * @param now Unix milliseconds.
  */
@@ -149,27 +146,25 @@ const late = prepared(
   SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow
   FROM with_pending JOIN ${subscriptions} ON ${subscriptions.id} = with_pending.id
   WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("asOf")} AND ${isWritable(subscriptions.workspaceId)}
-    AND (${sql.placeholder("isSweep")} OR coalesce(${subscriptions.lastAttempt}->>'at', 0) <= ${sql.placeholder("asOf")})
-    AND (${subscriptions.hasToEnd} AND ${sql.placeholder("isSweep")}
-      OR ${nextSendAt()} <= ${sql.placeholder("asOf")} - ${SWEEP_GRACE_MS})
+    AND coalesce(${subscriptions.lastAttempt}->>'at', 0) <= ${sql.placeholder("asOf")}
+    AND ${nextSendAt()} <= ${sql.placeholder("asOf")} - ${SWEEP_GRACE_MS}
   LIMIT ${SWEEP_MAX}`),
 );
 
 /**
- * Finds up to `SWEEP_MAX` subscriptions, of all workspaces, that no dispatch has handled: their deliveries are late
- * or, for the scheduled job only, to be ended without a request.
+ * Finds up to `SWEEP_MAX` subscriptions, of all workspaces, that no dispatch has handled, although a delivery has been due
+ * for `SWEEP_GRACE_MS`.
  *
  * @param after where the last call stopped; "" to start over.
- * @param asOf as of when they are late, in Unix milliseconds. The health check asks as of some time ago, and leaves out
- *   subscriptions with a later attempt.
+ * @param asOf the time for which that is asked, in Unix milliseconds. If it is past, subscriptions that were leased or sent
+ *   to since then are left out.
  */
 export async function findLate(
   db: Database,
   after: string,
   asOf: number,
-  isSweep = false,
 ): Promise<{ wakeUps: WakeUp[]; after: string }> {
-  const found = await query(db, late({ after, asOf, isSweep: isSweep ? 1 : 0 }));
+  const found = await query(db, late({ after, asOf }));
   const last = found.length === SWEEP_MAX ? found.at(-1)?.subscriptionId : undefined;
   return { wakeUps: toWakeUps(found), after: last ?? "" };
 }

@@ -1,18 +1,25 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
-import { commaList, fromJson, mapColumns, qb } from "../db/builder.ts";
-import { combine, commit, type Database, prepared, readAs, type Statements } from "../db/client.ts";
+import { fromJson, mapColumns, qb } from "../db/builder.ts";
+import {
+  combine,
+  commit,
+  type Database,
+  type Part,
+  prepared,
+  readAs,
+  type Statements,
+} from "../db/client.ts";
 import {
   attempts as attemptsTable,
   deliveries,
-  events,
   type LastAttempt,
   PRIORITY,
   replays,
   subscriptions,
 } from "../db/schema.ts";
-import { isActive, isUnsuccessful, UNSUCCESSFUL } from "../db/states.ts";
+import { isActive } from "../db/states.ts";
 import {
   countAttempts,
   countsToAdd,
@@ -21,8 +28,8 @@ import {
   responsesOn,
   WITH_ADDED_COUNTS,
 } from "../delivery/attempts.ts";
-import { isInLine, LINES, nextSendAt, probeAt, RESEND } from "../delivery/due.ts";
-import { cancelPending } from "../delivery/ending.ts";
+import { nextSendAt, selectDueOf } from "../delivery/due.ts";
+import { disableFailing } from "../delivery/ending.ts";
 import {
   type DeliveryAfter,
   type PendingDelivery,
@@ -32,7 +39,6 @@ import {
 import type { Destination, DueDelivery } from "../delivery/send.ts";
 import type { QueueName, WakeUpFacts } from "../delivery/wake.ts";
 import { earlierSecretsAt } from "../endpoints/secrets.ts";
-import { BODY } from "../events/bodies.ts";
 import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { isWritable, isWritableOrDraining } from "../workspaces/write-lock.ts";
 
@@ -40,16 +46,19 @@ import { isWritable, isWritableOrDraining } from "../workspaces/write-lock.ts";
  * The two transactions of a dispatch. `claim` leases a subscription and reads what may be sent now. `settle` records the
  * outcomes of these requests, and then either claims more or releases the lease.
  *
- * A lease is a dispatch's exclusive right to send to a subscription: `leasedBy` and `leasedUntil`. To claim changes no
- * row of a delivery. A lease ends when it is released, or after `LEASE_MS` if the process has died. A release sets
- * `leasedUntil` to 0 and keeps `leasedBy`, so outcomes are recorded until another dispatch leases.
+ * A lease is a dispatch's exclusive right to send to a subscription, until `leasedUntil`. It is given back by a settlement
+ * that claims nothing more. If the process dies, it ends after `LEASE_MS`. A claim writes to the subscription only, not to
+ * its deliveries.
  *
- * The release and the next claim are in one transaction, so no delivery is missed between them: what was committed before
+ * `leasedBy` is a fencing token: the dispatch that leased last, whether or not its lease has ended. Each write of `settle`
+ * checks it, so a dispatch that was too slow changes nothing once another one has leased.
+ *
+ * D1 may commit a transaction and lose the reply, so both are safe to repeat. An outcome is recorded only if its delivery
+ * has as many attempts as when it was claimed.
+ *
+ * Nothing is missed between a settlement and the next claim, because they are one transaction. What was committed before
  * is claimed, or wakes the subscription again (`nextWakeUp`). A transaction that commits later finds the subscription
  * free, and its caller sends a wake-up message.
- *
- * D1 may commit a transaction and lose the reply, so `settle` is safe to repeat. Each of its writes checks that no other
- * dispatch has leased the subscription since, and an outcome is only recorded for a delivery that does not have it yet.
  */
 
 /** How long a lease lasts after the last claim: a request, and recording its outcome. */
@@ -74,10 +83,7 @@ export interface Claimant {
 interface ClaimedSubscription extends SendingState, Destination, WakeUpFacts {
   /** The fencing counter. */
   epoch: number;
-  /**
-   * Whether this dispatch leases it: it was the last one to do so, and has not released it. If not, it claimed nothing. A
-   * lease that has run out counts until another dispatch leases.
-   */
+  /** Whether this dispatch leases it, and may settle. If not, it has claimed nothing. */
   isLeased: boolean;
   /** How many responses to its failed attempts were stored today. */
   storedResponses: number;
@@ -109,7 +115,7 @@ export interface Settlement {
   state: SendingState;
   /** Events that are due at once, because another event of their type succeeded. */
   dueNow: readonly string[];
-  /** Whether to disable the subscription, because it has failed for too long. */
+  /** Whether the subscription has failed for so long that it must be disabled. */
   disable: boolean;
   /** The last attempt; null if there was none. */
   last: LastAttempt | null;
@@ -117,7 +123,8 @@ export interface Settlement {
 
 /** Leases a subscription if something may be sent or must be ended, and reads what. It is safe to repeat. */
 export function claim(db: Database, claimant: Claimant, now: number): Promise<Claim> {
-  return commit(db, selectClaim({ ...valuesOf(claimant, now), isFirst: 1 }, true));
+  const values = valuesOf(claimant, now);
+  return commit(db, toClaim(leaseIfFree(values), values));
 }
 
 /**
@@ -143,17 +150,16 @@ export async function settle(
     dueNow: JSON.stringify(dueNow),
     sending: JSON.stringify({ ...state, last }),
     epoch: subscription.epoch,
-    isFirst: 0,
   };
   const transaction = combine({
-    // These three come before the deliveries change. Afterwards, neither they nor a second try finds them unrecorded.
+    // `changed` counts the attempts, and so marks the outcomes as recorded. These three need them unrecorded.
     released: storeStateAndRelease(values),
     stored: attempts.length > 0 ? storeAttempts(values) : undefined,
     replayed: attempts.length > 0 ? countReplayed(values) : undefined,
     changed: outcomes.length > 0 ? changeDeliveries(values) : undefined,
     broughtForward: dueNow.length > 0 ? bringForward(values) : undefined,
-    disabled: disable ? disableDead(values) : undefined,
-    next: selectClaim(values, mayClaim),
+    disabled: disable ? disableSubscription(values) : undefined,
+    next: toClaim(mayClaim ? leaseAgain(values) : undefined, values),
   });
   return (await commit(db, transaction)).next;
 }
@@ -175,37 +181,35 @@ const NOW = sql`${sql.placeholder("now")}`;
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 /** Outcomes are still recorded, and leases released, while the workspace drains, because its move waits for them. */
 const MAY_RECORD = isWritableOrDraining(subscriptions.workspaceId);
-/** This dispatch was the last one to lease it. A claim that is tried again, after a lost reply, finds that, too. */
-const IS_OURS = sql`${subscriptions.leasedBy} = ${HOLDER}`;
-const WE_LEASED_LAST = sql`${SUBSCRIPTION} AND ${IS_OURS} AND ${MAY_RECORD}`;
+const WE_LEASED_LAST = sql`${subscriptions.leasedBy} = ${HOLDER}`;
+/** The subscription, to which a settlement may write: no other dispatch has leased it since. */
+const MAY_SETTLE = sql`${SUBSCRIPTION} AND ${WE_LEASED_LAST} AND ${MAY_RECORD}`;
+const IS_LEASED = sql`(${MAY_SETTLE} AND ${subscriptions.leasedUntil} > 0)`;
 const IS_FREE = sql`${subscriptions.leasedUntil} <= ${NOW}`;
 
 const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS change`;
 const changeField = fromJson("change");
 
 /**
- * The outcome is not recorded yet, and no other dispatch has leased the subscription. An attempt raises `attemptsMade`. The
+ * The outcome is not recorded yet, because recording it raises `attemptsMade`, and this dispatch may still record it. The
  * id of the subscription comes from the outcome, because SQLite would scan its deliveries if it were a constant.
  */
 const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
   AND ${deliveries.state} = 'pending' AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'
-  AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${WE_LEASED_LAST})`;
+  AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${MAY_SETTLE})`;
 
+/** Since the claim, the URL has not changed, no deliveries were cancelled, and the subscription was not enabled. */
+const IS_CURRENT = sql`${sql.placeholder("epoch")} = (SELECT ${subscriptions.epoch} FROM ${subscriptions} WHERE ${SUBSCRIPTION})`;
 const WAS_RESCHEDULED = sql`((${deliveries.priority}, ${deliveries.dueAt})
   IS NOT (change.value->>'$.claimed.priority', change.value->>'$.claimed.dueAt'))`;
 /**
- * The state of the subscription is still the one that was claimed: since then, the URL has not changed, no deliveries were
- * cancelled, and it was not enabled.
- */
-const IS_CURRENT = sql`${sql.placeholder("epoch")} = (SELECT ${subscriptions.epoch} FROM ${subscriptions} WHERE ${SUBSCRIPTION})`;
-/**
- * The delivery was resent or replayed since it was claimed, or its failure says nothing about the present URL. It stays
- * pending as its row says now, and is sent again, unless it was cancelled.
+ * The outcome decides nothing about the delivery: it was resent or replayed since the claim, or failed at the former URL.
+ * The attempt is stored, and the delivery stays pending as its row says now.
  */
 const IS_OVERTAKEN = sql`(${WAS_RESCHEDULED} OR change.value->>'state' <> 'delivered' AND NOT ${IS_CURRENT})`;
 
-// A success is stored in the row of its delivery alone. If the delivery is sent again, its next attempt overwrites the
-// row, so the success is also stored as an attempt.
+// The row of a delivery stores its success. Only if the delivery is sent again, which overwrites the row, is the success
+// also stored as an attempt.
 const storeAttempts = prepared(
   insertAttempts(
     {
@@ -217,7 +221,7 @@ const storeAttempts = prepared(
   ),
 );
 
-/** A delivery of a replay counts as failed from its first failure on, until a retry succeeds. */
+/** A delivery of a replay counts as failed from its first failure on. If a retry succeeds, it counts as delivered instead. */
 const countReplayed = prepared(
   qb
     .update(replays)
@@ -229,7 +233,8 @@ const countReplayed = prepared(
       sql`(
         SELECT ${deliveries.workspaceId} AS workspace, ${deliveries.replayId} AS replay,
           sum(change.value->>'state' = 'delivered') AS delivered,
-          sum((change.value->>'state' <> 'delivered') - (${deliveries.priority} = ${PRIORITY.retry})) AS failed
+          sum(CASE WHEN ${deliveries.priority} <> ${PRIORITY.retry} THEN change.value->>'state' <> 'delivered'
+            ELSE -(change.value->>'state' = 'delivered') END) AS failed
         FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED}
         WHERE ${deliveries.replayId} IS NOT NULL AND change.value->>'outcome' IS NOT NULL AND NOT ${IS_OVERTAKEN}
         GROUP BY ${deliveries.workspaceId}, ${deliveries.replayId}) AS sent`,
@@ -273,17 +278,17 @@ const bringForward = prepared(
       sql`${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")}
         AND ${deliveries.eventId} IN (SELECT value FROM json_each(${sql.placeholder("dueNow")}))
         AND ${deliveries.state} = 'pending' AND ${deliveries.priority} = ${PRIORITY.retry}
-        AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${WE_LEASED_LAST})`,
+        AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${MAY_SETTLE})`,
     ),
 );
 
 const SENDING = sql`json_each(json_array(json(${sql.placeholder("sending")}))) AS sending`;
 const sendingField = fromJson("sending");
-// The same success comes again with a second try. It must not clear an overflow that was noted since it was stored.
-const IS_NEW_SUCCESS = sql`(sending.value->>'$.last.status' BETWEEN 200 AND 299
-  AND ${subscriptions.lastAttempt} IS NOT sending.value->>'last')`;
+/** The last attempt succeeded, and it started after the overflow was noted, if there was one. */
+const ENDS_OVERFLOW = sql`(sending.value->>'$.last.status' BETWEEN 200 AND 299
+  AND sending.value->>'$.last.at' >= ${subscriptions.pendingExhaustedAt})`;
 
-// All attempts are counted, or none: a second try of the transaction finds no outcome unrecorded.
+/** Some attempts are not recorded yet. A second try finds none, so it does not count them again. */
 const HAS_UNRECORDED = sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED}
   WHERE change.value->>'outcome' IS NOT NULL)`;
 
@@ -300,55 +305,33 @@ const storeStateAndRelease = prepared(
         STATE_COLUMNS,
         (column, name) => sql`iif(${IS_CURRENT}, ${sendingField(column, name)}, ${column})`,
       ),
-      pendingExhaustedAt: sql`iif(${IS_NEW_SUCCESS}, NULL, ${subscriptions.pendingExhaustedAt})`,
+      pendingExhaustedAt: sql`iif(${ENDS_OVERFLOW}, NULL, ${subscriptions.pendingExhaustedAt})`,
       dailyCounts: sql`iif(${HAS_UNRECORDED}, ${WITH_ADDED_COUNTS}, ${subscriptions.dailyCounts})`,
       lastAttempt: sql`coalesce(sending.value->>'last', ${subscriptions.lastAttempt})`,
       leasedUntil: 0,
     })
     .from(SENDING)
-    .where(WE_LEASED_LAST),
+    .where(MAY_SETTLE),
 );
 
-/** SQL expression: how many of the first few of these deliveries have failed since the last success. */
-function failedOf(those: SQL): SQL<number> {
-  return sql`(SELECT count(*) FROM (SELECT ${deliveries.lastAt} AS last_at FROM ${those} LIMIT 20)
-    WHERE last_at >= ${subscriptions.failingSince})`;
-}
+const disableSubscription = prepared(disableFailing(sql`${MAY_SETTLE} AND ${IS_CURRENT}`));
 
-/**
- * At least two events have failed since the last success, so that no single one disables the subscription. However many
- * have failed, it reads up to twenty retries of each event type, those that are due last, and the twenty newest exhausted
- * events. These have usually failed last. It reads more than two, because some may have failed before that success.
- */
-const TWO_EVENTS_FAILED = sql`(1 < (
-  SELECT sum(${failedOf(sql`${deliveries} WHERE ${isInLine()} ORDER BY ${deliveries.dueAt} DESC`)})
-  FROM ${LINES} WHERE line.value->>1 = ${PRIORITY.retry}
-) + ${failedOf(sql`${UNSUCCESSFUL} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}
-    AND ${deliveries.state} = 'exhausted' AND ${isUnsuccessful()} ORDER BY ${deliveries.eventId} DESC`)})`;
+/** Leases the subscription if something may be sent, or deliveries are to be ended, which any queue may do. */
+const lease = (isOurs: SQL) =>
+  prepared(
+    qb
+      .update(subscriptions)
+      .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
+      .where(
+        sql`${SUBSCRIPTION} AND ${isOurs} AND ${IS_WRITABLE} AND (${subscriptions.hasToEnd}
+          OR ${isActive()} AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND ${nextSendAt()} <= ${NOW})`,
+      ),
+  );
 
-const disableDead = prepared(
-  qb
-    .update(subscriptions)
-    .set({ ...cancelPending(), disabledAt: NOW, disabledByFailures: true })
-    .where(sql`${WE_LEASED_LAST} AND ${IS_CURRENT} AND ${TWO_EVENTS_FAILED}`),
-);
-
-const PROBE_AT = probeAt(sql`(line.value->>0)`);
-const IS_DUE = sql`${isInLine()} AND ${deliveries.dueAt} <= ${NOW}`;
-
-/**
- * While deliveries are to be ended, nothing is sent, and any queue will do. A settlement takes no lease that it has lost:
- * its second try, after a lost reply, would store a state from before another dispatch.
- */
-const lease = prepared(
-  qb
-    .update(subscriptions)
-    .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
-    .where(
-      sql`${SUBSCRIPTION} AND (${IS_OURS} OR ${sql.placeholder("isFirst")} AND ${IS_FREE}) AND ${IS_WRITABLE} AND (${subscriptions.hasToEnd}
-        OR ${isActive()} AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND ${nextSendAt()} <= ${NOW})`,
-    ),
-);
+/** For `claim`, whose first try may have leased it. */
+const leaseIfFree = lease(sql`(${IS_FREE} OR ${WE_LEASED_LAST})`);
+/** For `settle`, which must not take a lease that it has lost: a repeated try would then store its old state. */
+const leaseAgain = lease(WE_LEASED_LAST);
 
 const selectSubscription = prepared(
   qb
@@ -369,10 +352,8 @@ const selectSubscription = prepared(
       nextMessageAt: subscriptions.nextMessageAt,
       mustEnd: sql`(${subscriptions.hasToEnd} AND ${IS_WRITABLE})`.mapWith(Boolean),
       maySend: sql`(${isActive()} AND ${IS_WRITABLE})`.mapWith(Boolean),
-      isLeased: sql`(${IS_OURS} AND ${subscriptions.leasedUntil} > 0 AND ${MAY_RECORD})`.mapWith(
-        Boolean,
-      ),
-      leasedElsewhere: sql`NOT coalesce(${IS_OURS} OR ${IS_FREE}, 0)`.mapWith(Boolean),
+      isLeased: IS_LEASED.mapWith(Boolean),
+      leasedElsewhere: sql`NOT coalesce(${WE_LEASED_LAST} OR ${IS_FREE}, 0)`.mapWith(Boolean),
       nextSendAt: nextSendAt(),
       storedResponses: responsesOn(sql.placeholder("today")),
     })
@@ -380,60 +361,15 @@ const selectSubscription = prepared(
     .where(SUBSCRIPTION),
 );
 
-/** The columns of a `DueDelivery`: what flow control needs, and the row that its body is made from. */
-const DUE_DELIVERY = sql`${deliveries.priority} AS priority, ${deliveries.stepsUsed} AS stepsUsed,
-  ${deliveries.attemptsMade} AS attemptsMade, ${deliveries.firstAt} AS firstAt, ${deliveries.dueAt} AS dueAt,
-  ${commaList(Object.entries(BODY).map(([name, field]) => sql`${field} AS ${sql.identifier(name)}`))}`;
+/** Deliveries that are to be ended come first. */
+const selectDue = prepared(selectDueOf(sql`${IS_LEASED} AND NOT ${subscriptions.hasToEnd}`));
 
-/** This transaction has leased the subscription, and there is nothing to end first. */
-const IS_LEASED_TO_SEND = sql`${WE_LEASED_LAST} AND ${subscriptions.leasedUntil} > 0 AND NOT ${subscriptions.hasToEnd}`;
-
-// The limit is an expression, because SQLite recompiles a statement for each value of a bare LIMIT parameter.
-const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
-
-/**
- * Reads what may be sent now. Resends come first. Then event types take turns, so that none waits for the backlog of
- * another; within a type, the priority and the due time decide. If the circuit of an event type is open, it reads only
- * the heads of its lines, and `chooseProbe` picks one of these.
- */
-const selectDue = prepared(
-  qb.all<DueDelivery>(sql`
-    WITH head AS (
-      -- The deliveries of each line that are due first. The inner query finds them in deliveries_due_of_subscription alone.
-      SELECT ${deliveries.eventId} AS event_id, ${deliveries.type} AS type, ${deliveries.priority} AS priority, ${deliveries.dueAt} AS due_at
-      FROM ${subscriptions} CROSS JOIN ${LINES} ON line.value->>1 = ${RESEND} OR ${PROBE_AT} = 0
-        CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
-          SELECT ${deliveries.eventId} FROM ${deliveries} WHERE ${IS_DUE}
-          ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT})
-      WHERE ${IS_LEASED_TO_SEND}
-      UNION ALL
-      -- The candidates for a probe: the first of each line, and the last one that was not tried yet.
-      SELECT ${deliveries.eventId}, ${deliveries.type}, ${deliveries.priority}, ${deliveries.dueAt}
-      FROM ${subscriptions} CROSS JOIN ${LINES} ON line.value->>1 <> ${RESEND} AND ${PROBE_AT} BETWEEN 1 AND ${NOW}
-        CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
-          SELECT event_id FROM (SELECT ${deliveries.eventId} FROM ${deliveries} WHERE ${IS_DUE}
-            ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT 1)
-          UNION ALL
-          SELECT event_id FROM (SELECT ${deliveries.eventId} FROM ${deliveries} WHERE line.value->>1 = ${PRIORITY.untried} AND ${IS_DUE}
-            ORDER BY ${deliveries.dueAt} DESC, ${deliveries.eventId} DESC LIMIT 1))
-      WHERE ${IS_LEASED_TO_SEND}),
-    ordered AS (
-      SELECT event_id, priority <> ${RESEND} AS takes_turns,
-        row_number() OVER (PARTITION BY type ORDER BY priority, due_at, event_id) AS position
-      FROM head)
-    SELECT ${DUE_DELIVERY}
-    FROM ordered CROSS JOIN ${deliveries}
-        ON ${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")} AND ${deliveries.eventId} = ordered.event_id
-      CROSS JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}
-    ORDER BY ordered.takes_turns, ordered.position, ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT}`),
-);
-
-/** Leases the subscription if `mayClaim`, and reads it as it is at the end of the transaction, with what may be sent. */
-function selectClaim(values: Record<string, unknown>, mayClaim: boolean): Statements<Claim> {
+/** Reads the subscription after the other statements of a transaction, and what may be sent if it was `leased`. */
+function toClaim(leased: Part | undefined, values: Record<string, unknown>): Statements<Claim> {
   const statements = combine({
-    leased: mayClaim ? lease(values) : undefined,
+    leased,
     found: selectSubscription(values),
-    due: mayClaim ? selectDue(values) : undefined,
+    due: leased && selectDue(values),
   });
   return readAs(statements, ({ found: [subscription], due = [] }) =>
     subscription ? { subscription, due } : null,

@@ -40,8 +40,7 @@ export function draftEvent<T extends WebhookDelivery>(
  * sent to them later. An event that no subscription lists is not stored.
  *
  * These statements come before those that write the record, in the same transaction. The condition therefore sees
- * the state before the write. If the transaction is tried again after it was committed, the condition finds the
- * record of the first try, and nothing is announced twice.
+ * the state before the write. They are safe to repeat, because an event that exists is not announced again.
  *
  * @param condition returns an SQL condition on the record whose id an SQL expression has.
  */
@@ -59,8 +58,6 @@ export function announce(
   // Only ids, so they fit into one parameter, unlike the bodies.
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return combine({
-    // A repeated try finds the event of the first one. `isAnnounced` alone is not enough, because a run may be deleted in
-    // between.
     deliveries: insertFrom(
       deliveries,
       {

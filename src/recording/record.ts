@@ -82,8 +82,7 @@ export async function record<Input extends { workspaceId: string }, Changed>(
   const context = { env, db, now };
   const commitPlan = ({ statements, isIdempotent }: RecordingPlan<Changed>) =>
     commit(isIdempotent ? db : withoutRetries(db), {
-      // An erasure may have begun since the call was planned, or the plan may not have read the workspace at all, because
-      // this isolate has cached its data key.
+      // Checked here, because an erasure may begin at any time until the commit.
       permitted: failIfErasing({ workspaceId }),
       changed: statements,
       wakeUps: selectWakeUps(workspaceId, now),

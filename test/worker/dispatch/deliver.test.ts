@@ -479,8 +479,8 @@ describe("if the reply to a settlement is lost, its second try", () => {
 
   test("does not end a note of an overflow that was made in the meantime", async () => {
     const { id } = await owed(1, NOW);
-    await dispatchLosing(id, OK, () => setSubscription(id, { pendingExhaustedAt: NOW }));
-    expect((await subscriptionRow(id)).pendingExhaustedAt).toBe(NOW);
+    await dispatchLosing(id, OK, () => setSubscription(id, { pendingExhaustedAt: NOW + 1 }));
+    expect((await subscriptionRow(id)).pendingExhaustedAt).toBe(NOW + 1);
   });
 });
 
