@@ -83,7 +83,7 @@ export const EVENTS: Fault[] = [
     ["replay/replay.ts", "interrupted: interruptDisabled(subscriptionId, now),\n", "", "a replay does not go on after its subscription was disabled and enabled"],
     ["replay/replay.ts", "if (!replayId) await expectRoom(db, id);\n", "", "the replays that have not ended are bounded"],
     ["replay/replay.ts", ", isNotStopped(replay.id)", "", "a stopped replay makes nothing pending"],
-    ["dispatch/claims.ts", " - (${deliveries.priority} = ${PRIORITY.retry})", "", "a replayed event that a retry delivers has not failed"],
+    ["dispatch/claims.ts", "ELSE -(change.value->>'state' = 'delivered') END", "ELSE 0 END", "a replayed event that a retry delivers has not failed"],
     ["workspaces/workspaces.ts", "count > 0 ? isBelow : undefined", "undefined", "what a workspace sends again in an hour is bounded"],
     ["replay/replay.ts", "if (part) return part.queue;\n      await interrupt(db, replay, now);", "if (part) return part.queue;", "a replay of a disabled subscription ends"],
     ["replay/replay.ts", "requestedAt + laterMs + 1", "requestedAt + 1", "an event that is recorded while its subscription is being enabled is sent"],
