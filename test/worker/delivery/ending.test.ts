@@ -212,6 +212,19 @@ test("an event type that is listed again has its deliveries cancelled, whatever 
   expect(await statesOf(id)).toEqual({ cancelled: 2 });
 });
 
+test("an update ends deliveries only if it removes an event type that has pending ones", async () => {
+  const { id } = await owed(1, NOW);
+  const lists: [events: WebhookEvent[], hasToEnd: boolean][] = [
+    [["lead.created", "run.completed"], false],
+    [["lead.created"], false],
+    [["run.completed"], true],
+  ];
+  for (const [events, hasToEnd] of lists) {
+    await commit(db, updateSubscription(id, { events }, NOW));
+    expect(await subscriptionRow(id)).toMatchObject({ hasToEnd });
+  }
+});
+
 test("an event type that is listed later has pending deliveries, whatever was listed before", async () => {
   const { workspaceId } = await openWorkspace();
   const { id } = await subscribe(workspaceId, { events: ["run.completed"] });

@@ -333,16 +333,19 @@ describe("administrators of a subscription that stays disabled", () => {
     expect(await announcedOf(id)).toMatchObject({ reminders: REMINDERS_MAX });
   });
 
-  test("are told until when the oldest missed event can be sent, even if it is stored for a few days", async () => {
+  test.each([
+    ["as long as it is stored", 7, "12 janvier"],
+    ["for 30 days, even if it is stored for longer", 60, "4 février"],
+  ])("are told that the oldest missed event can be sent %s", async (_, keptDays, until) => {
     const { id, workspaceId } = await failing(LASTING);
     expect(await sweepAt(DUE)).toHaveLength(1);
     expect(await sweepAt(at - 1)).toEqual([]);
     await failAt(id, [at]);
     await announceLeads(workspaceId, 1, at);
     const mail = mailbox();
-    mail.env.EVENTS_KEPT_DAYS = 7 as never;
+    mail.env.EVENTS_KEPT_DAYS = keptDays as never;
     await mail.sweepAt(at);
-    expect(mail.sent[0]?.text).toContain("jusqu’au 12 janvier 2026 à 12:34");
+    expect(mail.sent[0]?.text).toContain(`jusqu’au ${until} 2026 à 12:34`);
   });
 
   test("are notified of no missed event that was delivered before it was sent again", async () => {

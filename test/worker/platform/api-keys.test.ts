@@ -10,10 +10,12 @@ import {
   openWorkspace,
   Platform,
   pagesOf,
+  platformOf,
   rateLimitOf,
   SOME_TIME,
 } from "../../support/api.ts";
 import { HOUR_MS, jumpTo, subscriberUrl } from "../../support/deliveries.ts";
+import { interposedObjects } from "../../support/interposed.ts";
 import { insertApiKeys } from "../../support/rows.ts";
 
 /** What listApiKeys shows of a key. */
@@ -144,6 +146,21 @@ describe("listApiKeys", () => {
     expect(hours[0]?.hour).toBe(isoTime(first + HOUR_MS).replace(".000", ""));
   });
 
+  test("asks no gate about a key that was never used", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    await Platform.createApiKey({ workspaceId });
+    await api.get("/v1/leads");
+    let calls = 0;
+    const KEY_GATE = interposedObjects(env.KEY_GATE, (go) => {
+      calls++;
+      return go();
+    });
+    expect(
+      (await platformOf({ ...env, KEY_GATE }).listApiKeys({ workspaceId })).items,
+    ).toHaveLength(2);
+    expect(calls).toBe(1);
+  });
+
   test("shows how many requests got a 429, also from an isolate that has not asked the gate", async () => {
     const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 1 });
     const startsAt = Math.ceil(Date.now() / HOUR_MS) * HOUR_MS;
@@ -168,6 +185,30 @@ describe("listApiKeys", () => {
     const foreign = Platform.listWorkspaces({ cursor: nextCursor });
     expect(await errorOf(foreign)).toBe("listWorkspaces: cursor: is not a cursor of this list");
   });
+});
+
+type Named = { workspaceId: string; keyId: string };
+test.each<
+  [method: string, call: (platform: ReturnType<typeof platformOf>, named: Named) => unknown]
+>([
+  ["updateApiKey", (platform, { keyId }) => platform.updateApiKey({ keyId, requestsPerWindow: 1 })],
+  ["rollApiKey", (platform, { keyId }) => platform.rollApiKey({ keyId, overlapSeconds: 60 })],
+  ["revokeApiKey", (platform, { keyId }) => platform.revokeApiKey({ keyId })],
+  [
+    "setWorkspaceAccess",
+    (platform, { workspaceId }) => platform.setWorkspaceAccess({ workspaceId, granted: false }),
+  ],
+])("%s returns once the gate of the key has dropped what it knew", async (_, call) => {
+  const { workspaceId, keyId, api } = await openWorkspace();
+  await api.get("/v1/leads");
+  let dropped = 0;
+  const KEY_GATE = interposedObjects(env.KEY_GATE, async (go) => {
+    await scheduler.wait(50);
+    await go();
+    dropped++;
+  });
+  await call(platformOf({ ...env, KEY_GATE }), { workspaceId, keyId });
+  expect(dropped).toBe(1);
 });
 
 test("updateApiKey changes the rate limit of a live key immediately", async () => {

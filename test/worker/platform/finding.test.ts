@@ -110,17 +110,19 @@ describe("findLeads", () => {
     expect(rows.read).toBeLessThan(5_000);
   });
 
-  test("returns leads of the largest size, all of them", async () => {
+  test("returns leads of the largest size, all of them, but no more than a hundred and a page of a list", async () => {
     const { workspaceId } = await openWorkspace();
     const { email } = CAMILLE;
     const customFields = { note: "é".repeat(7_500) };
     const recorded: string[] = [];
-    for (let i = 0; i < 40; i++) {
-      const leads = [leadReport(`large-${i}`, { email, customFields })];
+    for (let i = 0; i < 3; i++) {
+      const references = Array.from({ length: 50 }, (_, n) => `large-${i}-${n}`);
+      const leads = references.map((each) => leadReport(each, { email, customFields }));
       recorded.push(...(await Platform.recordLeads({ workspaceId, leads })).ids);
     }
-    const found = (await findAll({ workspaceId, email })).flat();
-    expect(found.toSorted()).toEqual(recorded.toSorted());
+    const pages = await findAll({ workspaceId, email });
+    expect(pages.flat().toSorted()).toEqual(recorded.toSorted());
+    expect(pages[0]?.length).toBeLessThan(100 + 40);
   });
 });
 

@@ -177,14 +177,20 @@ test.each<Refusal>([
     ["headers: cannot be combined…", { headers: null, removeHeaders: ["X-Key"] }],
     ["headers: two names are the same", { headers: { "X-Key": "a", "x-key": "b" } }],
     ...["", "a b", "é", "a:", "x\ny"].map((name): [string, object] => [
-      "headers: a name…",
+      "headers: a name is not valid for a header (RFC 9110, 5.1)",
       { headers: { [name]: "x" } },
     ]),
     ...["Host", "content-length", "X-Service-Test", "webhook-id", "User-Agent", "TE", "CF-Ray"].map(
-      (name): [string, object] => [`headers: ${name} is reserved…`, { headers: { [name]: "x" } }],
+      (name): [string, object] => [
+        `headers: ${name} is reserved for the service, HTTP or a proxy`,
+        { headers: { [name]: "x" } },
+      ],
     ),
     ...["", " x", "x ", "a\r\nB: c", "é", "a\tb", "x".repeat(1_001)].map(
-      (value): [string, object] => ["headers: X-Key must be…", { headers: { "X-Key": value } }],
+      (value): [string, object] => [
+        "headers: X-Key must be 1 to 1000 visible ASCII characters",
+        { headers: { "X-Key": value } },
+      ],
     ),
   ]),
   ...OF_NOBODY,

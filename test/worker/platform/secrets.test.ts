@@ -112,12 +112,14 @@ describe("rotateWebhookSecret", () => {
     expect(await subscriptionRow(id)).toMatchObject({ earlierSecrets });
   });
 
-  test("is rejected while four earlier secrets are valid, and changes nothing", async () => {
+  test("is rejected while four earlier secrets are valid, and changes nothing, unless it ends them", async () => {
     const { id } = await subscribe(await createWorkspace());
     for (let i = 0; i < 4; i++) await rotateSecret(db, KEYS, id, 60, Date.now());
     const before = await subscriptionRow(id);
     expect(await errorOf(rotateSecret(db, KEYS, id, 60, Date.now()))).toContain("overlapSeconds 0");
     expect(await subscriptionRow(id)).toEqual(before);
+    await rotateSecret(db, KEYS, id, 0, Date.now());
+    expect(await subscriptionRow(id)).toMatchObject({ earlierSecrets: null });
   });
 
   test("leaves no earlier secret of a subscription that is deleted", async () => {

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { PORTAL_TOKEN } from "../../../../src/contract/portal-token.ts";
 import { deployedWith, openWorkspace, Platform } from "../../../support/api.ts";
-import { jumpTo } from "../../../support/deliveries.ts";
+import { HOUR_MS, jumpTo } from "../../../support/deliveries.ts";
 import { keepLog } from "../../../support/log-lines.ts";
 import {
   exchange,
@@ -46,7 +46,7 @@ describe("a portal link", () => {
     expect(await exchange(link)).toEqual(portalRefusal(403, "workspace_access_denied"));
   });
 
-  test("must be opened within two minutes, for sessions that last as long as requested", async () => {
+  test("must be opened within two minutes, for sessions that last as long as requested, or an hour", async () => {
     const { workspaceId } = await openWorkspace();
     const [early, late] = [await linkToken(workspaceId, 10), await linkToken(workspaceId, 10)];
     const brief = await linkToken(workspaceId, 1);
@@ -58,6 +58,8 @@ describe("a portal link", () => {
     expect(endOf(body.token)).toBe(endOf(first.body.token));
     waitSeconds(2);
     for (const link of [early, late]) expect(await exchange(link, here)).toEqual(UNAUTHORIZED);
+    const hour = await exchange(await linkToken(workspaceId), here);
+    expect(endOf(hour.body.token)).toBe(Math.floor(Date.now() / 1000) * 1000 + HOUR_MS);
     const session = portalOf(body.token, here);
     waitSeconds(7 * 60);
     expect(await session.get("/webhooks")).toMatchObject({ status: 200 });
