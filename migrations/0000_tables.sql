@@ -45,8 +45,8 @@ CREATE TABLE `audit_trail` (
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `audit_trail_of_workspace` ON `audit_trail` (`workspace_id`,`at`,`id`) WHERE workspace_id IS NOT NULL;--> statement-breakpoint
-CREATE INDEX `audit_trail_changes` ON `audit_trail` (`workspace_id`,`lasting`,`at`,`id`) WHERE webhook_id IS NOT NULL;--> statement-breakpoint
-CREATE INDEX `audit_trail_history` ON `audit_trail` (`workspace_id`,`at`,`id`) WHERE (webhook_id IS NOT NULL OR method IN ('createWorkspace', 'updateWorkspace', 'setWorkspaceAccess', 'createApiKey', 'updateApiKey', 'rollApiKey', 'revokeApiKey', 'createPortalLink', 'openPortalSession', 'endPortalSessions', 'eraseLeads'));--> statement-breakpoint
+CREATE INDEX `audit_trail_changes` ON `audit_trail` (`workspace_id`,`via`,`lasting`,`at`,`id`) WHERE webhook_id IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `audit_trail_history` ON `audit_trail` (`workspace_id`,`at`,`id`) WHERE (webhook_id IS NOT NULL OR method IN ('createWorkspace', 'updateWorkspace', 'setWorkspaceAccess', 'createApiKey', 'updateApiKey', 'rollApiKey', 'revokeApiKey', 'createPortalLink', 'openPortalSession', 'endPortalSessions', 'eraseLeads', 'omitChanges'));--> statement-breakpoint
 CREATE INDEX `audit_trail_of_webhook` ON `audit_trail` (`webhook_id`,`at`,`id`) WHERE webhook_id IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `automations` (
 	`id` text PRIMARY KEY NOT NULL,

@@ -10,6 +10,7 @@ import {
   DISABLE_AFTER_MS,
   HEADER_VALUE_MAX_LENGTH,
   HEADERS_MAX,
+  KEY_CHANGES_PER_DAY,
   KEY_OVERLAP_MAX_SECONDS,
   PAGE_LIMIT,
   PAGE_MAX_BYTES,
@@ -266,9 +267,14 @@ function limits(): string {
         "429 `rate_limited`; webhooks can still be deleted.",
       ],
       [
-        "Other changes of webhooks in *History*, those with API keys included",
+        "Other changes in the portal that *History* has",
         `the newest ${number(PORTAL_CHANGES_KEPT)}`,
         "Older ones are deleted.",
+      ],
+      [
+        "Changes with one API key that *History* has",
+        `the first ${KEY_CHANGES_PER_DAY} a day`,
+        "One entry says that there were more.",
       ],
       [
         "E-mails to the administrators of a workspace",

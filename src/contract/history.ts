@@ -11,4 +11,5 @@ export const HISTORY_METHODS = [
   "openPortalSession",
   "endPortalSessions",
   "eraseLeads",
+  "omitChanges",
 ] as const;

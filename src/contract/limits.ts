@@ -103,6 +103,12 @@ export const PORTAL_LASTING_CHANGES_PER_DAY = 300;
 export const PORTAL_LASTING_CHANGES_WITH_DELETIONS_PER_DAY = 600;
 /** Maximum other changes that the audit trail stores for a workspace's portal; the newest stay. */
 export const PORTAL_CHANGES_KEPT = 2_000;
+/**
+ * Maximum changes with one API key that the audit trail stores of a day, each for `AUDIT_KEPT_DAYS`. They are not
+ * refused beyond it, because a client that is being developed may create webhooks all day. One entry says that there
+ * were more.
+ */
+export const KEY_CHANGES_PER_DAY = 100;
 
 /** How long an endpoint may take to respond. */
 export const POST_TIMEOUT_MS = 10_000;

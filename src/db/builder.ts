@@ -37,7 +37,7 @@ export function omitColumns<T extends SQLiteTable, K extends keyof T["_"]["colum
   return Object.fromEntries(columns) as Omit<T["_"]["columns"], K>;
 }
 
-type Assigned<T extends SQLiteTable> = {
+export type Assigned<T extends SQLiteTable> = {
   [K in keyof T["$inferInsert"]]?: T["$inferInsert"][K] | SQL | Column | Placeholder;
 };
 

@@ -663,7 +663,7 @@ export const auditTrail = sqliteTable(
       .on(table.workspaceId, table.at, table.id)
       .where(sql`workspace_id IS NOT NULL`),
     index("audit_trail_changes")
-      .on(table.workspaceId, table.lasting, table.at, table.id)
+      .on(table.workspaceId, table.via, table.lasting, table.at, table.id)
       .where(sql`webhook_id IS NOT NULL`),
     index("audit_trail_history").on(table.workspaceId, table.at, table.id).where(IN_HISTORY),
     index("audit_trail_of_webhook")

@@ -141,7 +141,7 @@ function newEntry(method: string, via: string) {
 /** Sets the change of an entry; null for none. */
 function setChange(entry: ReturnType<typeof newEntry>, change: WebhookChange | null): void {
   Object.assign(entry, change ?? { webhookId: null, before: null, after: null });
-  entry.lasting = entry.via === VIA_PORTAL && isLasting(entry);
+  entry.lasting = isLasting(entry);
 }
 
 /**

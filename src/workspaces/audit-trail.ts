@@ -1,7 +1,7 @@
 import { and, type Column, desc, eq, inArray, isNotNull, type SQL, sql } from "drizzle-orm";
-import { AUDIT_KEPT_DAYS, PORTAL_CHANGES_KEPT } from "../contract/limits.ts";
+import { AUDIT_KEPT_DAYS, KEY_CHANGES_PER_DAY, PORTAL_CHANGES_KEPT } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
-import { insertFrom, qb } from "../db/builder.ts";
+import { type Assigned, insertFrom, qb } from "../db/builder.ts";
 import {
   CLEANUP_MAX,
   commit,
@@ -28,65 +28,95 @@ export const VIA_API = "api:";
  * because `clearChanges` may have cleared the others already.
  */
 export async function insertAuditEntry(db: Database, entry: AuditEntry): Promise<void> {
+  const { workspaceId, via } = entry;
   const { webhookId, before, after } = auditTrail;
   const isErased = sql`NOT EXISTS (SELECT 1 FROM ${workspaces}
-    WHERE ${workspaces.id} = ${entry.workspaceId} AND NOT ${workspaces.erasing})`;
+    WHERE ${workspaces.id} = ${workspaceId} AND NOT ${workspaces.erasing})`;
   const unlessErased = (column: Column, value: unknown) =>
     sql`iif(${isErased}, NULL, ${sql.param(value ?? null, column)})`;
-  const change = {
+  const stored = {
+    ...entry,
     webhookId: unlessErased(webhookId, entry.webhookId),
     before: unlessErased(before, entry.before),
     after: unlessErased(after, entry.after),
   };
+  if (workspaceId && via.startsWith(VIA_API)) return insertOfKey(db, workspaceId, entry, stored);
   await commit(db, {
-    inserted: insertFrom(
-      auditTrail,
-      { ...entry, ...change },
-      sql`WHERE true`,
-    ).onConflictDoNothing(),
-    pruned:
-      entry.workspaceId && isOfTenant(entry.via) ? pruneChanges(entry.workspaceId) : undefined,
+    inserted: insertIf(sql`true`, stored),
+    pruned: workspaceId && via === VIA_PORTAL ? pruneChanges(workspaceId) : undefined,
   });
 }
 
-/** Whether an entry is about a change that a workspace made in its portal or with its API keys. */
-function isOfTenant(via: string): boolean {
-  return via === VIA_PORTAL || via.startsWith(VIA_API);
+function insertIf(condition: SQL, entry: Assigned<typeof auditTrail>) {
+  return insertFrom(auditTrail, entry, sql`WHERE ${condition}`).onConflictDoNothing();
+}
+
+/**
+ * Inserts the entry of a change with an API key, up to `KEY_CHANGES_PER_DAY`. Beyond that, one entry of the day says that
+ * there were more. A person who has stolen the key cannot push out an entry, and cannot hide the attempt.
+ */
+async function insertOfKey(
+  db: Database,
+  workspaceId: string,
+  entry: AuditEntry,
+  stored: Assigned<typeof auditTrail>,
+): Promise<void> {
+  const { at, id } = auditTrail;
+  const day = entry.at - (entry.at % DAY_MS);
+  const earlier = sql`${auditTrail} WHERE ${isChangeOf(workspaceId, entry.via, true)}
+    AND ${at} BETWEEN ${day} AND ${day + DAY_MS - 1}`;
+  const isFull = sql`(SELECT count(*) FROM ${earlier}) >= ${KEY_CHANGES_PER_DAY}`;
+  // If the reply to the last insertion was lost, its second try finds the entry.
+  const isStored = sql`EXISTS (SELECT 1 FROM ${earlier} AND ${eq(id, entry.id)})`;
+  const omission = {
+    ...entry,
+    at: sql`(SELECT max(${at}) FROM ${earlier})`,
+    id: `omitted ${entry.via}`,
+    method: "omitChanges",
+    ids: [],
+    webhookId: null,
+    before: null,
+    after: null,
+    result: "ok",
+  };
+  await commit(db, {
+    inserted: insertIf(sql`NOT ${isFull}`, stored),
+    omitted: insertIf(sql`${isFull} AND NOT ${isStored}`, omission),
+  });
 }
 
 /** Maximum entries that one insertion prunes. */
 const PRUNED_MAX = 10;
 
 /**
- * Deletes the oldest changes that a workspace made in its portal or with its API keys, beyond `PORTAL_CHANGES_KEPT`.
- * Otherwise, a tenant could fill the database that it shares with others. Calls of the platform stay, and so do changes
- * of URLs, secrets and headers in the portal, which `findLastingWait` bounds.
+ * Deletes the oldest changes that a workspace made in its portal, beyond `PORTAL_CHANGES_KEPT`. Otherwise, a tenant could
+ * fill the database that it shares with others. Lasting changes stay, because `findLastingWait` bounds them.
  */
 function pruneChanges(workspaceId: string): Part {
-  const { at, id, via } = auditTrail;
-  const isChange = isChangeOf(workspaceId, false);
-  const isTenants = sql`(${via} = ${VIA_PORTAL} OR ${via} GLOB ${`${VIA_API}*`})`;
-  return sql`DELETE FROM ${auditTrail} WHERE ${isTenants} AND (${at}, ${id}) IN (
-    SELECT ${at}, ${id} FROM ${auditTrail} WHERE ${isChange}
+  const { at, id } = auditTrail;
+  return sql`DELETE FROM ${auditTrail} WHERE (${at}, ${id}) IN (
+    SELECT ${at}, ${id} FROM ${auditTrail} WHERE ${isChangeOf(workspaceId, VIA_PORTAL, false)}
     ORDER BY ${at} DESC, ${id} DESC LIMIT ${PRUNED_MAX} OFFSET ${PORTAL_CHANGES_KEPT})`;
 }
 
-/** SQL condition: the entry is a change of a subscription of the workspace, and lasting or not. */
-function isChangeOf(workspaceId: string, lasting: boolean): SQL | undefined {
+/** SQL condition: the entry is a change of a subscription of the workspace that was made there, and lasting or not. */
+function isChangeOf(workspaceId: string, via: string, lasting: boolean): SQL | undefined {
   return and(
     eq(auditTrail.workspaceId, workspaceId),
+    eq(auditTrail.via, via),
     eq(auditTrail.lasting, lasting),
     isNotNull(auditTrail.webhookId),
   );
 }
 
 /**
- * Whether a change is about a URL, a secret or a header. A person who has stolen a session changes these, and must not
- * be able to remove the entries.
+ * Whether a change is about a URL, a secret or a header. A person who has stolen a session or an API key changes these,
+ * and must not be able to remove the entries.
  */
 export function isLasting({ method, before, after }: Partial<AuditEntry>): boolean {
   const changed = { ...before, ...after };
   return (
+    method === "deleteWebhook" ||
     method === "endSecretOverlap" ||
     "url" in changed ||
     "headers" in changed ||
@@ -111,7 +141,7 @@ export async function findLastingWait(
     db
       .select({ at })
       .from(auditTrail)
-      .where(isChangeOf(workspaceId, true))
+      .where(isChangeOf(workspaceId, VIA_PORTAL, true))
       .orderBy(desc(at), desc(id))
       .limit(1)
       .offset(max - 1),

@@ -20,6 +20,7 @@ import {
   ERASED_LEADS_KEPT_DAYS,
   HEADER_VALUE_MAX_LENGTH,
   HEADERS_MAX,
+  KEY_CHANGES_PER_DAY,
   KEY_OVERLAP_MAX_SECONDS,
   NESTING_MAX,
   PAGE_LIMIT,
@@ -216,6 +217,7 @@ test.each([
   ["docs/admin.md", `within ${ERASED_LEADS_KEPT_DAYS} days, use another`],
   ["docs/admin.md", `up to ${PORTAL_LASTING_CHANGES_PER_DAY} times a day`],
   ["docs/admin.md", `the newest ${shown(PORTAL_CHANGES_KEPT)} are kept`],
+  ["docs/admin.md", `the first ${KEY_CHANGES_PER_DAY} a day are kept`],
   [
     "docs/admin.md",
     `Every call to the Platform API except ${listed(
@@ -304,6 +306,7 @@ test.each([
   ["site/guides/portal.md", `works for ${PORTAL_LINK_OPENS_MS / MINUTE_MS} min.`],
   ["site/guides/portal.md", `The session lasts ${PORTAL_LINK_MINUTES.default / 60} h`],
   ["site/guides/portal.md", `only the newest ${shown(PORTAL_CHANGES_KEPT)} are kept`],
+  ["site/guides/portal.md", `the first ${KEY_CHANGES_PER_DAY} changes a day`],
   ["site/guides/portal.md", `allows ${PORTAL_LASTING_CHANGES_PER_DAY} of them a day`],
   ["site/guides/testing.md", `${TEST_EVENTS_PER_MINUTE} test events a minute`],
   ["site/guides/errors.md", `itself after ${seconds(READ_MAX_MS)} s`],

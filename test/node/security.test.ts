@@ -7,6 +7,7 @@ import {
   AGREED_SUBSCRIPTIONS_MAX,
   API_KEYS_MAX,
   AUDIT_KEPT_DAYS,
+  KEY_CHANGES_PER_DAY,
   PAGE_MAX_BYTES,
   PENDING_MAX,
   PORTAL_CHANGES_KEPT,
@@ -57,12 +58,16 @@ const BOUNDS: Record<string, unknown[]> = {
   "pending deliveries that the scheduled job counts": [PENDING_MAX],
   webhooks: [SUBSCRIPTIONS_MAX, AGREED_SUBSCRIPTIONS_MAX],
   "settled events": [vars.EVENTS_KEPT_MAX, vars.EVENTS_KEPT_DAYS],
-  "entries of the audit trail about URLs, secrets and headers": [
+  "entries of the audit trail about URLs, secrets and headers in the portal": [
     PORTAL_LASTING_CHANGES_PER_DAY,
     PORTAL_LASTING_CHANGES_WITH_DELETIONS_PER_DAY,
     AUDIT_KEPT_DAYS,
   ],
-  "other entries of changes, in the portal and with API keys": [PORTAL_CHANGES_KEPT],
+  "entries of the audit trail about webhooks created and deleted with a key": [
+    KEY_CHANGES_PER_DAY,
+    AUDIT_KEPT_DAYS,
+  ],
+  "other entries of changes in the portal": [PORTAL_CHANGES_KEPT],
   "e-mails": [WORKSPACE_EMAILS_PER_DAY],
 };
 

@@ -2,6 +2,7 @@ import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
 import { mapEventTypes } from "../../../src/contract/event-types.ts";
 import type { HISTORY_METHODS } from "../../../src/contract/history.ts";
 import {
+  KEY_CHANGES_PER_DAY,
   PENDING_MAX,
   PORTAL_CHANGES_KEPT,
   POST_TIMEOUT_MS,
@@ -63,6 +64,7 @@ const history: Record<(typeof HISTORY_METHODS)[number], string> = {
   openPortalSession: "Opened the portal",
   endPortalSessions: "Ended all sessions of the portal",
   eraseLeads: "Erased leads",
+  omitChanges: "Made more changes of webhooks that day, which are not listed",
 };
 
 /** Every text of the portal in English; the type of all languages. */
@@ -541,7 +543,7 @@ export const en = {
 
   history: {
     title: "History",
-    lead: `What was changed in this workspace, where and by whom: webhooks, API keys, access, and links to this portal. Entries are kept for a year and, of your own changes to webhooks, at least the newest ${number(PORTAL_CHANGES_KEPT)}.`,
+    lead: `What was changed in this workspace, where and by whom: webhooks, API keys, access, and links to this portal. Entries are kept for a year. Of the changes of webhooks with one API key, the first ${KEY_CHANGES_PER_DAY} of a day are listed. Of those in this portal that are not about a URL, a secret or a header, at least the newest ${number(PORTAL_CHANGES_KEPT)} are listed.`,
     empty: "No changes",
     emptyText: "Nothing was changed at the time of this page.",
   },

@@ -1,6 +1,7 @@
 import { REASONS } from "../../../src/contract/errors.ts";
 import { mapEventTypes } from "../../../src/contract/event-types.ts";
 import {
+  KEY_CHANGES_PER_DAY,
   PENDING_MAX,
   PORTAL_CHANGES_KEPT,
   POST_TIMEOUT_MS,
@@ -508,7 +509,7 @@ export const fr: Texts = {
 
   history: {
     title: "Historique",
-    lead: `Ce qui a été modifié dans cet espace de travail, où et par qui : webhooks, clés d’API, accès et liens vers ce portail. Les entrées sont conservées un an et, pour vos propres modifications de webhooks, au moins les ${number(PORTAL_CHANGES_KEPT)} plus récentes.`,
+    lead: `Ce qui a été modifié dans cet espace de travail, où et par qui : webhooks, clés d’API, accès et liens vers ce portail. Les entrées sont conservées un an. Pour les modifications de webhooks par une même clé d’API, les ${KEY_CHANGES_PER_DAY} premières de chaque jour sont listées. Pour celles de ce portail qui ne concernent ni une URL, ni un secret, ni un en-tête, au moins les ${number(PORTAL_CHANGES_KEPT)} plus récentes sont listées.`,
     empty: "Aucune modification",
     emptyText: "Rien n’a été modifié à la période de cette page.",
   },
@@ -544,6 +545,7 @@ export const fr: Texts = {
       openPortalSession: "Ouverture du portail",
       endPortalSessions: "Fermeture de toutes les sessions du portail",
       eraseLeads: "Effacement de leads",
+      omitChanges: "Autres modifications de webhooks ce jour-là, non listées",
     },
     fields: {
       url: "URL",

@@ -2,8 +2,10 @@ import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { encodeCursor } from "../../../../src/contract/cursor.ts";
 import { randomId } from "../../../../src/contract/ids.ts";
+import { openDatabase } from "../../../../src/db/client.ts";
 import type { Redelivered } from "../../../../src/history/views.ts";
 import { REDELIVERY_EXAMINED_MAX } from "../../../../src/replay/replay.ts";
+import { insertAuditEntry } from "../../../../src/workspaces/audit-trail.ts";
 import { deployedWith, openApi, openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
 import { HOUR_MS, subscribe, subscriberUrl } from "../../../support/deliveries.ts";
 import { interposed } from "../../../support/interposed.ts";
@@ -223,30 +225,92 @@ test("An erased workspace leaves no URL, description or header name in the trail
   expect(await trail()).toContain("updateWebhook");
 });
 
-test("A workspace's audit trail keeps the newest 2,000 changes from its portal and its API keys", async () => {
-  const { workspaceId, api } = await openWorkspace();
+/** Stores entries of changes, a millisecond apart. */
+const fillTrail = (workspaceId: string, via: string, count: number, at: number, lasting = false) =>
+  env.DB.prepare(
+    `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?3)
+      INSERT INTO audit_trail (at, id, method, workspace_id, ids, via, result, duration_ms, webhook_id, lasting)
+      SELECT ?4 + i, 'stored' || i || ?4 || ?2, 'updateWebhook', ?1, '[]', ?2, 'ok', 0, 'whk_0', ?5 FROM n`,
+  )
+    .bind(workspaceId, via, count, at, lasting ? 1 : 0)
+    .run();
+
+const countVia = (workspaceId: string, via: string) =>
+  env.DB.prepare(
+    "SELECT count(*) AS n FROM audit_trail WHERE workspace_id = ? AND webhook_id IS NOT NULL AND via = ?",
+  )
+    .bind(workspaceId, via)
+    .first<number>("n");
+
+test("A workspace's audit trail keeps the newest 2,000 changes in its portal, and all with API keys", async () => {
+  const { workspaceId, api, keyId } = await openWorkspace();
   const { id: webhookId } = await subscribe(workspaceId);
   await Platform.disableWebhook({ webhookId });
-  // The platform's entry is the oldest, so only its channel keeps it.
+  // The entries of the platform and of the API key are the oldest, so only their channel keeps them.
   await env.DB.prepare("UPDATE audit_trail SET at = 0 WHERE webhook_id = ?").bind(webhookId).run();
-  await env.DB.prepare(
-    `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2015)
-      INSERT INTO audit_trail (at, id, method, workspace_id, ids, via, result, duration_ms, webhook_id)
-      SELECT i, 'old' || i, 'updateWebhook', ?1, '[]', iif(i % 2, 'portal', 'api:key_1'), 'ok', 0, ?2 FROM n`,
-  )
-    .bind(workspaceId, webhookId)
-    .run();
-  const count = (via: string) =>
-    env.DB.prepare(
-      "SELECT count(*) AS n FROM audit_trail WHERE workspace_id = ? AND webhook_id IS NOT NULL AND via GLOB ?",
-    )
-      .bind(workspaceId, via)
-      .first<number>("n");
+  await fillTrail(workspaceId, `api:${keyId}`, 50, 0, true);
+  await fillTrail(workspaceId, "portal", 2_005, 100);
   await (await openAs(workspaceId)).post(`/webhooks/${webhookId}/enable`, {});
   expect((await api.delete(`/v1/webhooks/${webhookId}`)).status).toBe(204);
+  const ways = ["portal", `api:${keyId}`, "rpc"];
   await expect
-    .poll(async () => [await count("portal"), await count("api:*"), await count("rpc")])
-    .toEqual([1_000, 1_000, 1]);
+    .poll(() => Promise.all(ways.map((via) => countVia(workspaceId, via))))
+    .toEqual([2_000, 51, 1]);
+});
+
+test("Of the changes with an API key in a day, the first 100 are entries, and one says that there were more", async () => {
+  const { workspaceId, api, keyId } = await openWorkspace();
+  const other = await Platform.createApiKey({ workspaceId });
+  const [via, day] = [`api:${keyId}`, Date.now() - (Date.now() % 86_400_000)];
+  await fillTrail(workspaceId, via, 100, day - 1_000, true);
+  await fillTrail(workspaceId, via, 99, day, true);
+  const subscribeWith = async (client: typeof api, url: string) => {
+    const creation = { url, events: ["lead.created"] };
+    const { status, body } = await client.post<{ id: string }>("/v1/webhooks", creation);
+    expect(status).toBe(201);
+    return body.id;
+  };
+  const changes = async () =>
+    (await Platform.listWorkspaceChanges({ workspaceId })).items
+      .filter(
+        ({ method }) => !["updateWebhook", "createWorkspace", "createApiKey"].includes(method),
+      )
+      .map(({ method, via, after }) => [method, via, after?.url]);
+  const [url, theirs] = [subscriberUrl(), subscriberUrl()];
+  await subscribeWith(api, url);
+  await expect.poll(changes).toEqual([["createWebhook", via, url]]);
+  for (let i = 0; i < 3; i++) {
+    const id = await subscribeWith(api, subscriberUrl());
+    expect((await api.delete(`/v1/webhooks/${id}`)).status).toBe(204);
+  }
+  await expect.poll(changes).toEqual(
+    expect.arrayContaining([
+      ["omitChanges", via, undefined],
+      ["createWebhook", via, url],
+    ]),
+  );
+  // Another key has its own maximum.
+  await subscribeWith(openApi(other.apiKey), theirs);
+  await expect.poll(async () => (await changes()).length).toBe(3);
+  expect(await changes()).toContainEqual(["createWebhook", `api:${other.keyId}`, theirs]);
+  expect(await countVia(workspaceId, via)).toBe(200);
+});
+
+test("The last change with an API key that is an entry is no omission if it is tried again", async () => {
+  const { workspaceId, keyId } = await openWorkspace();
+  const via = `api:${keyId}`;
+  await fillTrail(workspaceId, via, 99, Date.UTC(2026, 0, 5), true);
+  const about = { workspaceId, via, webhookId: "whk_0", ids: ["whk_0"], lasting: true };
+  const at = Date.UTC(2026, 0, 5, 12);
+  const entry = { ...about, at, id: "same", method: "createWebhook", result: "ok", durationMs: 0 };
+  const omissions = async () => {
+    const { items } = await Platform.listAuditTrail({ workspaceId });
+    return items.filter(({ method }) => method === "omitChanges").map((one) => one.at);
+  };
+  for (let i = 0; i < 2; i++) await insertAuditEntry(openDatabase(env.DB), entry);
+  expect(await omissions()).toEqual([]);
+  await insertAuditEntry(openDatabase(env.DB), { ...entry, id: "next" });
+  expect(await omissions()).toEqual([new Date(at).toISOString()]);
 });
 
 test("An entry about a URL, a secret or a header is pushed out by nothing", async () => {
@@ -258,13 +322,7 @@ test("An entry about a URL, a secret or a header is pushed out by nothing", asyn
   await change("update", { headers: { Authorization: "Bearer x" } });
   await change("secret", {});
   await change("overlap", {});
-  await env.DB.prepare(
-    `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2100)
-      INSERT INTO audit_trail (at, id, method, workspace_id, ids, via, result, duration_ms, webhook_id)
-      SELECT ?3 + i, 'other' || i, 'disableWebhook', ?1, '[]', 'portal', 'ok', 0, ?2 FROM n`,
-  )
-    .bind(workspaceId, webhookId, Date.now())
-    .run();
+  await fillTrail(workspaceId, "portal", 2_100, Date.now());
   for (let i = 0; i < 12; i++) await change("update", { description: `${i}` });
   const { results } = await env.DB.prepare(
     "SELECT method FROM audit_trail WHERE webhook_id = ? AND lasting ORDER BY at, id",
@@ -277,24 +335,14 @@ test("An entry about a URL, a secret or a header is pushed out by nothing", asyn
     "rotateWebhookSecret",
     "endSecretOverlap",
   ]);
-  const { n } = (await env.DB.prepare("SELECT count(*) AS n FROM audit_trail WHERE webhook_id = ?")
-    .bind(webhookId)
-    .first()) as { n: number };
-  expect(n).toBe(2_004);
+  expect(await countVia(workspaceId, "portal")).toBe(2_004);
 });
 
 test("The portal changes URLs, secrets and headers 300 times a day, and then still disables and deletes", async () => {
   const { workspaceId, path, webhookId, url } = await openOwed();
   const other = await openOwed();
   const portal = await openAs(workspaceId);
-  const fill = (count: number, at: number) =>
-    env.DB.prepare(
-      `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?3)
-      INSERT INTO audit_trail (at, id, method, workspace_id, ids, via, result, duration_ms, webhook_id, lasting)
-      SELECT ?4 + i, 'lasting' || i || ?4, 'updateWebhook', ?1, '[]', 'portal', 'ok', 0, ?2, 1 FROM n`,
-    )
-      .bind(workspaceId, webhookId, count, at)
-      .run();
+  const fill = (count: number, at: number) => fillTrail(workspaceId, "portal", count, at, true);
   const now = Date.now();
   await fill(500, now - 86_400_000 - 1_000);
   await fill(299, now - 3_600_000);
@@ -327,8 +375,10 @@ test("The portal changes URLs, secrets and headers 300 times a day, and then sti
   await fill(300, now - 1_800_000);
   expect((await portal.delete(path)).status).toBe(429);
   await env.DB.prepare(
-    "DELETE FROM audit_trail WHERE at = (SELECT max(at) FROM audit_trail WHERE id GLOB 'lasting*')",
-  ).run();
+    "DELETE FROM audit_trail WHERE at = (SELECT max(at) FROM audit_trail WHERE workspace_id = ? AND id GLOB 'stored*')",
+  )
+    .bind(workspaceId)
+    .run();
   expect((await portal.delete(path)).status).toBe(204);
 });
 
@@ -369,7 +419,7 @@ test.each(["portal", "API"])(
     const lasting = env.DB.prepare(
       "SELECT count(*) AS n FROM audit_trail WHERE workspace_id = ? AND lasting",
     );
-    expect(await lasting.bind(workspaceId).first("n")).toBe(way === "portal" ? 1 : 0);
+    expect(await lasting.bind(workspaceId).first("n")).toBe(1);
   },
 );
 
