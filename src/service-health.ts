@@ -80,7 +80,7 @@ async function problemsIn(env: Env, database: string, now: number): Promise<stri
   const isDirectory = database === DIRECTORY;
   const [{ wakeUps }, sizeBytes, unapplied, sweep, unbound] = await Promise.all([
     // The scheduled job should have woken these subscriptions ten minutes ago.
-    findLate(db, "", now - STUCK_AFTER_MS),
+    findLate(db, "", now - STUCK_AFTER_MS, now - STUCK_AFTER_MS),
     findSize(db),
     findUnapplied(db),
     isDirectory ? problemOfSweep(db, now) : null,

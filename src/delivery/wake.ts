@@ -146,7 +146,7 @@ const late = prepared(
   SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow
   FROM with_pending JOIN ${subscriptions} ON ${subscriptions.id} = with_pending.id
   WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("asOf")} AND ${isWritable(subscriptions.workspaceId)}
-    AND coalesce(${subscriptions.lastAttempt}->>'at', 0) <= ${sql.placeholder("asOf")}
+    AND coalesce(${subscriptions.lastAttempt}->>'at', 0) <= ${sql.placeholder("triedBefore")}
     AND ${nextSendAt()} <= ${sql.placeholder("asOf")} - ${SWEEP_GRACE_MS}
   LIMIT ${SWEEP_MAX}`),
 );
@@ -156,15 +156,17 @@ const late = prepared(
  * for `SWEEP_GRACE_MS`.
  *
  * @param after where the last call stopped; "" to start over.
- * @param asOf the time for which that is asked, in Unix milliseconds. If it is past, subscriptions that were leased or sent
- *   to since then are left out.
+ * @param asOf the time for which that is asked, in Unix milliseconds. Subscriptions that are leased until later are left out.
+ * @param triedBefore leaves out subscriptions with a later attempt. By default, it leaves out none: an attempt may be dated
+ *   ahead by a wrong clock.
  */
 export async function findLate(
   db: Database,
   after: string,
   asOf: number,
+  triedBefore = Number.MAX_SAFE_INTEGER,
 ): Promise<{ wakeUps: WakeUp[]; after: string }> {
-  const found = await query(db, late({ after, asOf }));
+  const found = await query(db, late({ after, asOf, triedBefore }));
   const last = found.length === SWEEP_MAX ? found.at(-1)?.subscriptionId : undefined;
   return { wakeUps: toWakeUps(found), after: last ?? "" };
 }

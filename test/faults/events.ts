@@ -212,6 +212,7 @@ export const EVENTS: Fault[] = [
     ["wake.ts", " && nextMessageAt <= nextSendAt", "", "a message that arrives too late does not count", { violation: /in its scenario, (median|p90) is/, seed: 18 }],
     ["wake.ts", "nextSendAt !== null && !arrivesInTime(nextMessageAt, nextSendAt, now)", "nextSendAt !== null && nextSendAt <= now", "an event that is recorded while a circuit is open gets a message"],
     ["ending.ts", "AND ${deliveries.priority} <> ${sql.raw(`${PRIORITY.replay}`)}", "", "a replay does not exhaust what waits"],
+    ["wake.ts", "triedBefore = Number.MAX_SAFE_INTEGER", "triedBefore = asOf", "an attempt that is dated ahead leaves no subscription asleep"],
     ["ending.ts", "sql`${which} AND ${TWO_EVENTS_FAILED}`", "which", "no single event disables a subscription"],
     ["ending.ts", "sql`coalesce(${subscriptions.pendingExhaustedAt}, ${now})`", "now", "the first overflow is noted"],
   ]),

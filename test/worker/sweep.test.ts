@@ -137,6 +137,13 @@ describe("the sweep", () => {
     expect(await wokenAt(dueAt + MINUTE_MS + 1, id)).toEqual(["fast"]);
   });
 
+  test("wakes a subscription whose last attempt is dated ahead, by a clock that was wrong", async () => {
+    const { id } = await owed(1, NOW - HOUR_MS);
+    const made = { outcome: "answered", status: 200, durationMs: 9 };
+    await setSubscription(id, { lastAttempt: { at: NOW + HOUR_MS, ...made } });
+    expect(await wokenAt(NOW, id)).toEqual(["fast"]);
+  });
+
   test("gets a delivery whose message was lost delivered, through the deployment's queues", async () => {
     const { id, url, drafts } = await owed(2, Date.now() - 2 * MINUTE_MS);
     await sweep(env, Date.now());
