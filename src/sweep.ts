@@ -1,6 +1,6 @@
 import { MINUTE_MS } from "./contract/time.ts";
-import { Budget } from "./db/budget.ts";
-import { CLEANUP_MAX, combine, commit, query } from "./db/client.ts";
+import { Budget, CLEANUP_MAX } from "./db/budget.ts";
+import { combine, commit, query } from "./db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "./db/databases.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { deleteEndedSubscriptions, noteOverflow, selectWithPending } from "./delivery/ending.ts";

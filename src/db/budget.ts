@@ -6,6 +6,8 @@ import { databaseNames } from "./databases.ts";
  * (https://developers.cloudflare.com/d1/platform/limits/). The local runtime does not enforce it.
  */
 export const STATEMENTS_MAX = 1_000;
+/** Maximum rows that one transaction cancels, exhausts or deletes. */
+export const CLEANUP_MAX = 1_000;
 /** The default number of statements of one chunk of work that is repeated while a budget lasts. */
 const CHUNK_STATEMENTS = 20;
 

@@ -25,9 +25,6 @@ import { retryTransient } from "./errors.ts";
  * The other files: builder.ts has SQL that Drizzle cannot build, page.ts paginates.
  */
 
-/** Maximum rows that one transaction cancels, exhausts or deletes. */
-export const CLEANUP_MAX = 1_000;
-
 /** The methods of D1 that Drizzle and this layer call. */
 export type D1Client = Pick<D1Database, "prepare" | "batch">;
 

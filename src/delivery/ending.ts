@@ -2,16 +2,9 @@ import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { PENDING_MAX } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
+import { CLEANUP_MAX } from "../db/budget.ts";
 import { qb } from "../db/builder.ts";
-import {
-  CLEANUP_MAX,
-  combine,
-  counted,
-  type Part,
-  prepared,
-  readAs,
-  type Statements,
-} from "../db/client.ts";
+import { combine, counted, type Part, prepared, readAs, type Statements } from "../db/client.ts";
 import { deliveries, PRIORITY, replays, subscriptions } from "../db/schema.ts";
 import { isCancelledLazily, isUnsuccessful, PENDING, UNSUCCESSFUL } from "../db/states.ts";
 import { isWritable } from "../workspaces/write-lock.ts";

@@ -1,8 +1,9 @@
 import { sql } from "drizzle-orm";
 import { ERASED_LEADS_KEPT_DAYS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
+import { CLEANUP_MAX } from "../db/budget.ts";
 import { insertFrom } from "../db/builder.ts";
-import { CLEANUP_MAX, combine, type Part, type Statements } from "../db/client.ts";
+import { combine, type Part, type Statements } from "../db/client.ts";
 import { erasedLeads, events, leads } from "../db/schema.ts";
 import { ownedTable } from "../workspaces/table-registry.ts";
 import { isWritable } from "../workspaces/write-lock.ts";

@@ -9,9 +9,9 @@ import {
   type SQL,
   sql,
 } from "drizzle-orm";
+import { CLEANUP_MAX } from "../db/budget.ts";
 import { commaList, inJson, qb, unqualified } from "../db/builder.ts";
 import {
-  CLEANUP_MAX,
   combine,
   commit,
   counted,

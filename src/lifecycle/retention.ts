@@ -1,7 +1,8 @@
 import { type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { DAY_MS } from "../contract/time.ts";
-import { CLEANUP_MAX, commit, type Database } from "../db/client.ts";
+import { CLEANUP_MAX } from "../db/budget.ts";
+import { commit, type Database } from "../db/client.ts";
 import { deliveries, events, workspaces } from "../db/schema.ts";
 import { findPosition, updatePosition } from "../db/sweep-positions.ts";
 import { ownedTable } from "../workspaces/table-registry.ts";

@@ -1,16 +1,9 @@
 import { and, eq, isNotNull, isNull, lte, not, sql } from "drizzle-orm";
 import { REMOVED_AUTOMATIONS_KEPT_DAYS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
+import { CLEANUP_MAX } from "../db/budget.ts";
 import { inJson, qb } from "../db/builder.ts";
-import {
-  CLEANUP_MAX,
-  commit,
-  counted,
-  type Database,
-  type Part,
-  query,
-  type Statements,
-} from "../db/client.ts";
+import { commit, counted, type Database, type Part, query, type Statements } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
 import { isWritable } from "../workspaces/write-lock.ts";
 

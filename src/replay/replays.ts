@@ -3,8 +3,9 @@ import { WebhookEvent } from "../contract/enumerations.ts";
 import { InputError, unknownInput } from "../contract/input.ts";
 import { REPLAYS_MAX } from "../contract/limits.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
+import { CLEANUP_MAX } from "../db/budget.ts";
 import { excluded, insertFrom, qb } from "../db/builder.ts";
-import { CLEANUP_MAX, commit, counted, type Database, type Part, query } from "../db/client.ts";
+import { commit, counted, type Database, type Part, query } from "../db/client.ts";
 import {
   deliveries,
   PRIORITY,

@@ -4,9 +4,9 @@ import { WebhookEvent } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { type InputError, unknownInput } from "../contract/input.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
+import { CLEANUP_MAX } from "../db/budget.ts";
 import { mapColumns, qb } from "../db/builder.ts";
 import {
-  CLEANUP_MAX,
   combine,
   type Database,
   type Part,

@@ -1,15 +1,9 @@
 import { and, type Column, desc, eq, inArray, isNotNull, type SQL, sql } from "drizzle-orm";
 import { AUDIT_KEPT_DAYS, KEY_CHANGES_PER_DAY, PORTAL_CHANGES_KEPT } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
+import { CLEANUP_MAX } from "../db/budget.ts";
 import { type Assigned, insertFrom, qb } from "../db/builder.ts";
-import {
-  CLEANUP_MAX,
-  commit,
-  counted,
-  type Database,
-  type Part,
-  type Statements,
-} from "../db/client.ts";
+import { commit, counted, type Database, type Part, type Statements } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
 import { isOnPage, type Page, type PageRequest, preparePage } from "../db/page.ts";
 import { auditTrail, IN_HISTORY, workspaces } from "../db/schema.ts";
