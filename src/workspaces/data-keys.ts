@@ -61,18 +61,13 @@ export async function openDataKey(
   return key;
 }
 
-/**
- * Decrypts the data key of a workspace, like `openDataKey`.
- *
- * @throws Error also if the workspace does not live in this database, because it has just moved.
- */
+/** Decrypts the data key of a workspace, like `openDataKey`. @throws Error also if this database has none. */
 export async function expectDataKey(
   keys: string,
   { workspaceId, sealedDataKey }: WorkspaceKey,
 ): Promise<CryptoKey> {
   const key = await openDataKey(keys, workspaceId, sealedDataKey);
-  // A caller that tries again finds the database where the workspace lives now.
-  if (!key) throw new Error(`moving: try again: ${workspaceId} has no data key in this database`);
+  if (!key) throw new Error(`${workspaceId} has no data key in this database`);
   return key;
 }
 

@@ -234,7 +234,7 @@ describe("a move", () => {
     const input = { workspaceId, leads: [leadReport("1")] };
     // As if nobody had bound the others any more.
     const recorded = record(alone as Env, "recordLeads", input, Date.now());
-    await expect(recorded).rejects.toThrow("moving: try again");
+    await expect(recorded).rejects.toThrow("has no data key in this database");
     expect(await countsOf(workspaceId)).toEqual({});
   });
 
