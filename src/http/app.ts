@@ -30,8 +30,7 @@ app.use(finishResponse);
 // Gives up a read that takes more than ten seconds.
 app.use(endSlowReads);
 
-// Authenticates, and limits the rate of each key (rate-limit/key-gate.ts). If the route of a write takes a body, which
-// means that it has the middleware `jsonBody`, the body is read first.
+// Authenticates, and limits the rate of each key (rate-limit/key-gate.ts).
 app.use("/v1/*", authenticate);
 app.route("/v1", automationRoutes);
 app.route("/v1", leadRoutes);

@@ -49,15 +49,11 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   await next();
 });
 
-/**
- * Handles a read. If this isolate has cached the workspace of the key, the route reads before the key's gate has
- * decided. No more reads begin early than the key's window had left at its last admission here. Otherwise, a flood would
- * read as often as it asks, although its requests are refused.
- */
+/** Handles a read. If this isolate has cached the workspace of the key, the route reads before the gate has decided. */
 async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
   const known = knownKeys.get(keyHash);
-  if (known && known.remaining > 0) {
-    known.remaining--;
+  if (known && known.earlyReads > 0) {
+    known.earlyReads--;
     return readEarly(c, next, known, admit(c, keyHash));
   }
   const database = await admit(c, keyHash);
@@ -75,7 +71,7 @@ async function readEarly(
   known: KnownKey,
   admission: Promise<string>,
 ): Promise<void> {
-  // A refusal is thrown below.
+  // A refusal is thrown at the end.
   admission.catch(() => {});
   c.set("workspaceId", known.workspaceId);
   c.set("read", async (work) => {
@@ -85,10 +81,9 @@ async function readEarly(
     const database = await admission;
     return database === known.database ? early : work(openNamed(c.env, database));
   });
-  // Hono passes an error of the route to `handleError`, and sets `c.error`, so `next` does not reject.
   await next();
-  // A route that fails without a read, such as with 400, must still be refused. One that has read has failed with the
-  // refusal itself, which was handled and logged then.
+  // If the route has failed, Hono has already responded to its error, `c.error`. A refusal takes the place of that
+  // response, such as a 400, unless it is that error, with which each read fails.
   await admission.catch((refusal) => {
     if (refusal !== c.error) throw refusal;
   });
@@ -137,14 +132,15 @@ export async function admit(c: Context<AppEnv>, keyHash: string): Promise<string
   setIdentity(c, result);
   if (result.verdict === "admitted") {
     const { database, workspaceId, rateLimit } = result;
-    knownKeys.set(keyHash, { workspaceId, database, remaining: rateLimit.remaining });
+    knownKeys.set(keyHash, { workspaceId, database, earlyReads: rateLimit.remaining });
     return database;
   }
   const { verdict, keyId, workspaceId, rateLimit, expiresAt } = result;
   const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
-  // While the window has requests left, the gate must count each one, even without access.
-  if (rateLimit.remaining === 0)
-    recentRefusals.set(keyHash, refusal, calledAt, expiresAt ?? undefined);
+  // While the window has requests left, the gate must count each one, even without access. Only the gate knows when a
+  // key that expires gets 401.
+  if (rateLimit.remaining === 0 && expiresAt === null)
+    recentRefusals.set(keyHash, refusal, calledAt);
   knownKeys.delete(keyHash);
   throw toError(refusal);
 }

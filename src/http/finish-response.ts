@@ -50,8 +50,7 @@ export const finishResponse = createMiddleware<AppEnv>(async (c, next) => {
   log("request", {
     requestId,
     method: c.req.method,
-    // The route is the last match without a wildcard. A path of the portal also matches the wildcard of its files,
-    // `/portal/*`, which comes later.
+    // The route of the request, rather than a wildcard that also matches it, such as that of a middleware.
     route: matchedRoutes(c).findLast(isExact)?.path ?? matchedRoutes(c).at(-1)?.path,
     operation: c.get("operation"),
     webhookId: c.get("webhookId"),
@@ -132,7 +131,7 @@ export const handleError: ErrorHandler<AppEnv> = (thrown, c) => {
 };
 
 function toResponse(error: ApiError, c: Context<AppEnv>): Response {
-  // A refusal may come after the response to another error (`readEarly`), whose headers Hono would add to this one.
+  // An error may follow the response to another one, such as a 401 after a 400. Hono would keep the headers of that.
   if (c.finalized) c.res = undefined;
   const { retry_after_seconds: seconds } = error.details;
   const headers: Record<string, string> = { Link: `<${helpFor(error.code)}>; rel="help"` };

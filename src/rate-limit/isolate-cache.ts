@@ -13,11 +13,10 @@ export interface KnownKey {
   /** The name of the workspace's database when the key was last admitted. */
   database: string;
   /**
-   * The requests that its window has left for reads that begin before their gate has decided. Each admission sets it to
-   * the count of the gate, which has not seen the reads that began since. So parallel reads may begin early up to about
-   * twice as often as the window admits.
+   * How many reads may still begin before the gate has decided: what its window had left at the last admission here. So
+   * a flood of requests that are refused reads at most about twice what the window admits.
    */
-  remaining: number;
+  earlyReads: number;
 }
 
 /**
@@ -25,23 +24,16 @@ export interface KnownKey {
  * each IP address. Once a window is used up, a flood of requests reaches its gate at most once every two seconds.
  */
 class ResultCache<Result extends { rateLimit: RateLimit }> {
-  readonly #known = new BoundedMap<{
-    result: Result;
-    resetAt: number;
-    repeatableUntil: number;
-  }>(REMEMBERED_MAX);
+  readonly #known = new BoundedMap<{ result: Result; calledAt: number }>(REMEMBERED_MAX);
 
   /**
    * Caches a result.
    *
    * @param calledAt when the gate was called, rather than when it responded, so that no request is refused after the
    *   window has ended.
-   * @param until when the result expires at the latest, in Unix milliseconds.
    */
-  set(name: string, result: Result, calledAt: number, until = Number.POSITIVE_INFINITY): void {
-    const resetAt = calledAt + result.rateLimit.resetMs;
-    const repeatableUntil = Math.min(calledAt + REFUSING_MS, until);
-    this.#known.set(name, { result, resetAt, repeatableUntil });
+  set(name: string, result: Result, calledAt: number): void {
+    this.#known.set(name, { result, calledAt });
   }
 
   /**
@@ -51,7 +43,7 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
   repeatRefusal(name: string, now: number): Result | null {
     const known = this.#known.get(name);
     const rateLimit = this.findWindow(name, now);
-    if (!known || !rateLimit || rateLimit.remaining > 0 || now >= known.repeatableUntil)
+    if (!known || !rateLimit || rateLimit.remaining > 0 || now >= known.calledAt + REFUSING_MS)
       return null;
     return { ...known.result, rateLimit };
   }
@@ -59,8 +51,10 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
   /** Returns the window as of `now`; null if it has ended, or is not cached. */
   findWindow(name: string, now: number): RateLimit | null {
     const known = this.#known.get(name);
-    if (!known || now >= known.resetAt) return null;
-    return { ...known.result.rateLimit, resetMs: known.resetAt - now };
+    if (!known) return null;
+    const { rateLimit } = known.result;
+    const resetMs = known.calledAt + rateLimit.resetMs - now;
+    return resetMs > 0 ? { ...rateLimit, resetMs } : null;
   }
 
   delete(name: string): void {

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { knownKeys, REFUSING_MS, recentRefusals } from "../../../src/rate-limit/isolate-cache.ts";
 
 test("an isolate forgets the keys that it used longest ago, beyond ten thousand", () => {
-  const known = { workspaceId: "", database: "DB", remaining: 1 };
+  const known = { workspaceId: "", database: "DB", earlyReads: 1 };
   const note = (keyHash: string) => knownKeys.set(keyHash, known);
   const hashes = Array.from({ length: 10_000 }, (_, i) => `hash_${i}`);
   for (const hash of hashes) note(hash);
@@ -15,7 +15,7 @@ test("an isolate forgets the keys that it used longest ago, beyond ten thousand"
 });
 
 /** Caches a refusal of a gate that was called at 0, and returns what the isolate repeats of it at a time. */
-function repeatAt(now: number, { remaining = 0, resetMs = 60_000, until = 60_000 }) {
+function repeatAt(now: number, { remaining = 0, resetMs = 60_000 }) {
   const name = crypto.randomUUID();
   const refusal = {
     verdict: "rate_limited" as const,
@@ -24,14 +24,13 @@ function repeatAt(now: number, { remaining = 0, resetMs = 60_000, until = 60_000
     rateLimit: { limit: 5, remaining, resetMs },
     expiresAt: null,
   };
-  recentRefusals.set(name, refusal, 0, until);
+  recentRefusals.set(name, refusal, 0);
   return recentRefusals.repeatRefusal(name, now)?.rateLimit ?? null;
 }
 
 test.each([
   ["for two seconds", {}, REFUSING_MS],
   ["until its window ends", { resetMs: 1_500 }, 1_500],
-  ["until its key expires", { until: 1_500 }, 1_500],
 ])("An isolate repeats a refusal %s, to the millisecond", (_, refusal, end) => {
   const { resetMs = 60_000 } = refusal as { resetMs?: number };
   const repeated = { limit: 5, remaining: 0, resetMs: resetMs - end + 1 };
