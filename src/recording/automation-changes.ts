@@ -1,8 +1,16 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { AutomationStatus } from "../contract/enumerations.ts";
 import { newEventIds } from "../contract/ids.ts";
-import { excluded, fromJson, insertFrom, mapColumns, qb, unqualified } from "../db/builder.ts";
-import { combine, commit, type Database, query, readAs, type Statements } from "../db/client.ts";
+import {
+  excluded,
+  fromJson,
+  insertFrom,
+  mapColumns,
+  omitColumns,
+  qb,
+  unqualified,
+} from "../db/builder.ts";
+import { combine, commit, type Database, readAs, type Statements } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
 import { selectWakeUps, type WakeUp } from "../delivery/wake.ts";
 import { announce, draftEvent } from "../events/outbox.ts";
@@ -10,7 +18,7 @@ import { type AutomationRow, findAutomation, toAutomation } from "../records/aut
 
 /*
  * How a stored automation changes. A client changes it with `controlAutomation`, the platform with its reports
- * (recording/automation-recording.ts). Both use the same decision, `decideChange`, and the same transaction, `storeChanges`.
+ * (automation-recording.ts). Both use the same transaction, `storeChanges`.
  */
 
 /** The statuses between which a client may switch an automation. A change to one of them is an event. */
@@ -37,8 +45,8 @@ export const CONFLICT_TRIES = 50;
 
 /**
  * Pauses or activates an automation and announces it, unless it already has that status. If several clients change it
- * at once, one succeeds, and the others read the automation again. Each try takes the time anew, so that times follow
- * the order of the changes.
+ * at once, one succeeds, and the others read the automation again. So does a commit that is repeated because its reply was
+ * lost: it finds its own change. Each try takes the time anew, so that times follow the order of the changes.
  */
 export async function controlAutomation(
   db: Database,
@@ -48,53 +56,29 @@ export async function controlAutomation(
   clock: () => number,
 ): Promise<Control> {
   for (let tries = 0; tries < CONFLICT_TRIES; tries++) {
-    const row = await findAutomation(db, workspaceId, id);
-    if (!row) return { result: "not_found" };
-    if (!isControllable(row.status)) return { result: "not_controllable", status: row.status };
+    const before = await findAutomation(db, workspaceId, id);
+    if (!before) return { result: "not_found" };
+    if (!isControllable(before.status))
+      return { result: "not_controllable", status: before.status };
+    if (before.status === status) return { result: "done", row: before, wakeUps: [] };
     const now = clock();
-    const wanted = { ...changeableOf(row), id, workspaceId, status, reportedAt: "latest" as const };
-    const change = decideChange(row, wanted, now);
-    if (!change) {
-      // The automation already has the status. After a conflict, this call itself may have set it: if the reply to a
-      // commit is lost, the database client repeats the commit, and that finds the automation changed. The wake-up
-      // messages of the first commit are still to be sent, so they are read here.
-      const wakeUps = tries > 0 ? await query(db, selectWakeUps(workspaceId, now)) : [];
-      return { result: "done", row, wakeUps };
-    }
+    const changedAt = timeAfter(before, now);
+    const after = { ...before, status, updatedAt: changedAt, reportedAt: changedAt };
     const { outcome, wakeUps } = await commit(db, {
-      outcome: storeChanges(workspaceId, [change], now),
+      outcome: storeChanges(workspaceId, [{ before, after, isNew: false }], now),
       wakeUps: selectWakeUps(workspaceId, now),
     });
-    if (outcome !== "conflict") return { result: "done", row: change.after, wakeUps };
+    if (outcome !== "conflict") return { result: "done", row: after, wakeUps };
   }
   throw new Error("other calls changed the automation during every try");
 }
 
-/** The fields of an automation that a change may set, besides its times. */
-const CHANGEABLE = [
-  "reference",
-  "type",
-  "provider",
-  "agentId",
-  "agentName",
-  "name",
-  "status",
-] as const satisfies (keyof AutomationRow)[];
-type Changeable = Pick<AutomationRow, (typeof CHANGEABLE)[number]>;
-
-function changeableOf(row: AutomationRow): Changeable {
-  return Object.fromEntries(CHANGEABLE.map((name) => [name, row[name]])) as Changeable;
-}
-
-/** An automation as the platform reports it, or as a client wants it to be. */
-export interface WantedAutomation extends Changeable {
-  id: string;
-  workspaceId: string;
-  /**
-   * When the automation changed, in Unix milliseconds. A change that is older than the last one does not apply. One with
-   * `latest` applies in any case, and is dated later than the stored automation.
-   */
-  reportedAt: number | "latest";
+/** Returns the time of a change that is made now: later than all times of the stored automation, whatever clocks say. */
+export function timeAfter(
+  { updatedAt, reportedAt, removedAt }: AutomationRow,
+  now: number,
+): number {
+  return Math.max(now, updatedAt + 1, reportedAt + 1, (removedAt ?? 0) + 1);
 }
 
 /** A change of an automation. */
@@ -106,78 +90,16 @@ export interface AutomationChange {
   isNew: boolean;
 }
 
-/**
- * Decides what changes (the last write wins). A wanted automation that is older than the last change changes nothing.
- * A removal counts as a change, so that a late report from before it brings no automation back.
- *
- * If two different reports have the same time, the one that arrives later wins. Its `updatedAt` is a millisecond later,
- * because clients keep the later one of two copies. One with `latest` is dated later than the stored automation, so
- * that no older report overrides it.
- *
- * A change by a client has `latest`, and its automation is stored and not removed. So it has two results only: the status
- * changes, or nothing does.
- *
- * @param now Unix milliseconds.
- * @returns null if nothing changes.
- */
-export function decideChange(
-  before: AutomationRow | null,
-  { reportedAt: given, ...wanted }: WantedAutomation,
-  now: number,
-): AutomationChange | null {
-  // The automation is new.
-  if (before === null) {
-    const at = given === "latest" ? now : given;
-    return { before, after: toNew(wanted, at, at, now), isNew: true };
-  }
-  const { updatedAt, removedAt } = before;
-  const lastAt = Math.max(before.reportedAt, removedAt ?? before.reportedAt);
-  const reportedAt = given === "latest" ? Math.max(now, updatedAt + 1, lastAt + 1) : given;
-  // The report is out of date.
-  if (reportedAt < lastAt) return null;
-  const laterAt = Math.max(reportedAt, updatedAt + 1);
-  // The automation was removed, and is back.
-  if (removedAt !== null)
-    return { before, after: toNew(wanted, reportedAt, laterAt, now), isNew: true };
-  // One of its fields changes.
-  if (!isSame(before, wanted))
-    return {
-      before,
-      after: { ...before, ...wanted, reportedAt, updatedAt: laterAt },
-      isNew: false,
-    };
-  // Only the time of the report may be new.
-  if (given === "latest" || reportedAt === before.reportedAt) return null;
-  const after = { ...before, reportedAt, updatedAt: Math.max(reportedAt, updatedAt) };
-  return { before, after, isNew: false };
-}
-
-function toNew(
-  wanted: Omit<WantedAutomation, "reportedAt">,
-  reportedAt: number,
-  updatedAt: number,
-  createdAt: number,
-): AutomationRow {
-  return { ...wanted, reportedAt, updatedAt, createdAt, removedAt: null };
-}
-
-/** Whether two reports say the same, apart from their times. */
-export function isSame(a: Changeable, b: Changeable): boolean {
-  return CHANGEABLE.every((name) => a[name] === b[name]);
-}
-
 /** Whether a change is an event: an automation that the API showed before was activated or paused. */
 function isAnnounced({ before, after, isNew }: AutomationChange): boolean {
   return !isNew && before?.status !== after.status && isControllable(after.status);
 }
 
-const STORED = [
-  ...CHANGEABLE,
-  "updatedAt",
-  "reportedAt",
-  "createdAt",
-  "removedAt",
-] as const satisfies (keyof AutomationRow)[];
+/** The columns of an automation that a change stores, besides its ids. */
+const STORED = Object.keys(omitColumns(automations, "id", "workspaceId")) as Exclude<
+  keyof AutomationRow,
+  "id" | "workspaceId"
+>[];
 
 /**
  * Stores and announces either all changes or none. Reads a conflict if one of the automations has changed since it

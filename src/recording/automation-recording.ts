@@ -12,10 +12,8 @@ import { deleteRemovedRuns, markAutomationsRemoved } from "../records/removals.t
 import {
   type AutomationChange,
   type Conflict,
-  decideChange,
-  isSame,
   storeChanges,
-  type WantedAutomation,
+  timeAfter,
 } from "./automation-changes.ts";
 import {
   Agent,
@@ -120,6 +118,29 @@ const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
   lead_ads: "Réponse aux formulaires publicitaires",
 };
 
+/** The fields of an automation that a report may change, besides its times. */
+const CHANGEABLE = [
+  "reference",
+  "type",
+  "provider",
+  "agentId",
+  "agentName",
+  "name",
+  "status",
+] as const satisfies (keyof AutomationRow)[];
+type Changeable = Pick<AutomationRow, (typeof CHANGEABLE)[number]>;
+
+/** An automation as the platform reports it. */
+export interface WantedAutomation extends Changeable {
+  id: string;
+  workspaceId: string;
+  /**
+   * When the automation changed, in Unix milliseconds. A change that is older than the last one does not apply. One with
+   * `latest` applies in any case, and is dated later than the stored automation.
+   */
+  reportedAt: number | "latest";
+}
+
 /** Makes the fields of a reported automation; the name of a social one is composed. */
 async function toWanted(
   workspaceId: string,
@@ -156,6 +177,63 @@ function decideChanges(
       if (change) current.set(report.id, change.after);
       return change ?? [];
     });
+}
+
+/**
+ * Decides what changes (the last write wins). A wanted automation that is older than the last change changes nothing.
+ * A removal counts as a change, so that a late report from before it brings no automation back.
+ *
+ * If two different reports have the same time, the one that arrives later wins. Its `updatedAt` is a millisecond later,
+ * because clients keep the later one of two copies. One with `latest` is dated later than the stored automation, so
+ * that no older report overrides it.
+ *
+ * @param now Unix milliseconds.
+ * @returns null if nothing changes.
+ */
+export function decideChange(
+  before: AutomationRow | null,
+  { reportedAt: given, ...wanted }: WantedAutomation,
+  now: number,
+): AutomationChange | null {
+  // The automation is new.
+  if (before === null) {
+    const at = given === "latest" ? now : given;
+    return { before, after: toNew(wanted, at, at, now), isNew: true };
+  }
+  const { updatedAt, removedAt } = before;
+  const lastAt = Math.max(before.reportedAt, removedAt ?? before.reportedAt);
+  const reportedAt = given === "latest" ? timeAfter(before, now) : given;
+  // The report is out of date.
+  if (reportedAt < lastAt) return null;
+  const laterAt = Math.max(reportedAt, updatedAt + 1);
+  // The automation was removed, and is back.
+  if (removedAt !== null)
+    return { before, after: toNew(wanted, reportedAt, laterAt, now), isNew: true };
+  // One of its fields changes.
+  if (!isSame(before, wanted))
+    return {
+      before,
+      after: { ...before, ...wanted, reportedAt, updatedAt: laterAt },
+      isNew: false,
+    };
+  // Only the time of the report may be new.
+  if (given === "latest" || reportedAt === before.reportedAt) return null;
+  const after = { ...before, reportedAt, updatedAt: Math.max(reportedAt, updatedAt) };
+  return { before, after, isNew: false };
+}
+
+function toNew(
+  wanted: Omit<WantedAutomation, "reportedAt">,
+  reportedAt: number,
+  updatedAt: number,
+  createdAt: number,
+): AutomationRow {
+  return { ...wanted, reportedAt, updatedAt, createdAt, removedAt: null };
+}
+
+/** Whether two reports say the same, apart from their times. */
+function isSame(a: Changeable, b: Changeable): boolean {
+  return CHANGEABLE.every((name) => a[name] === b[name]);
 }
 
 /** Returns the time of a report; one with `latest` is newer than all others. The difference of two of these is NaN. */

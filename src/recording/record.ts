@@ -23,7 +23,7 @@ import { failIfErasing, refuseMissing } from "../workspaces/write-guard.ts";
  * - lead-recording.ts, run-recording.ts and automation-recording.ts have the input of the calls, and plan them. A plan
  *   has the rows of a call, and the statements that write and announce them (`RecordingPlan`).
  * - references.ts looks up the records to which others refer.
- * - automation-changes.ts decides and writes how an automation changes, for a report and for a client.
+ * - automation-changes.ts writes and announces changes of automations, for a report and for a client.
  */
 
 /** A recording call, with what it may use. */

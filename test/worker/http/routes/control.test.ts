@@ -69,6 +69,16 @@ describe("PATCH /automations/{id}", () => {
     },
   );
 
+  test("dates the change later than a report from a clock that is ahead", async () => {
+    const { workspaceId, api } = await openListeningWorkspace();
+    const aheadAt = Date.now() + 60_000;
+    const updatedAt = new Date(aheadAt).toISOString();
+    const id = await recordAutomation(workspaceId, { status: "active", updatedAt });
+    const answer = await api.patch<Automation>(`/v1/automations/${id}`, { status: "paused" });
+    const laterAt = new Date(aheadAt + 1).toISOString();
+    expect(answer).toMatchObject({ status: 200, body: { updated_at: laterAt } });
+  });
+
   // test/contract/08-states.test.ts has the moves from draft and error, which are rejected.
   test.each(["active", "paused"] as const)(
     "changes nothing if the status stays %s",

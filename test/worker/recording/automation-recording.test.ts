@@ -1,5 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { decideChange, type WantedAutomation } from "../../../src/recording/automation-changes.ts";
+import {
+  decideChange,
+  type WantedAutomation,
+} from "../../../src/recording/automation-recording.ts";
 import type { AutomationRow } from "../../../src/records/automations.ts";
 
 const NOW = 1_000_000;
