@@ -94,7 +94,7 @@ function checkNames(query: object): void {
 }
 
 /** Returns the names of the columns that a query selects, by field; an expression without an alias has none. */
-export function namesOf(query: object): Record<string, string> {
+function namesOf(query: object): Record<string, string> {
   const { selectedFields = {} } =
     (query as { _?: { selectedFields?: Record<string, unknown> } })._ ?? {};
   return Object.fromEntries(
@@ -106,7 +106,7 @@ export function namesOf(query: object): Record<string, string> {
 }
 
 /** Converts a part to its queries. */
-export function toStatements(part: Part): Statements<unknown> {
+function toStatements(part: Part): Statements<unknown> {
   if ("queries" in part) return part;
   const query = prepareQuery(part);
   const read = ([result]: D1Result[]) => {

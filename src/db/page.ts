@@ -1,17 +1,9 @@
-import { type Column, desc, type Placeholder, type SQL, sql } from "drizzle-orm";
+import { type Column, desc, type Placeholder, type SQL, type Subquery, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Position } from "../contract/cursor.ts";
 import { PAGE_MAX_BYTES, RECORD_MAX_BYTES } from "../contract/limits.ts";
-import { commaList, fieldOf } from "./builder.ts";
-import {
-  type Database,
-  namesOf,
-  prepared,
-  query,
-  type RowQuery,
-  readAs,
-  type Statements,
-  toStatements,
-} from "./client.ts";
+import { fieldOf, qb } from "./builder.ts";
+import { type Database, prepared, query, type RowQuery, readAs } from "./client.ts";
 
 /*
  * Keyset pagination, newest first. A page starts after the position of the last item of the previous page, so rows that
@@ -53,8 +45,15 @@ interface Sortable<Row> {
 }
 
 interface Limitable<Row> {
-  limit(rows: Placeholder): RowQuery<Row>;
+  limit(rows: Placeholder): RowQuery<Row> & Nameable;
 }
+
+/** A query that can be the subquery of another one, with its columns. */
+interface Nameable {
+  as(name: string): Subquery & Columns;
+}
+
+type Columns = Record<string, SQLiteColumn>;
 
 const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 
@@ -92,8 +91,12 @@ export function preparePage<Row extends object>({
 }) {
   const sorted = (select as unknown as Sortable<Row>).orderBy(...sortNewest(order));
   const page = sorted.limit(sql.placeholder("rows"));
-  const selectFew = prepared(readAs(page, (found) => found.map((row) => ({ row, pageBytes: 0 }))));
-  const selectMany = prepared(boundBytes(page, order, bytes));
+  const selectFew = prepared(
+    readAs<RowQuery<Row>, SizedRow<Row>[]>(page, (rows) =>
+      rows.map((row) => ({ row, pageBytes: 0 })),
+    ),
+  );
+  const selectMany = prepared(boundBytes<Row>(page, order, bytes));
   return async (
     db: Database,
     values: Record<string, unknown>,
@@ -117,31 +120,29 @@ interface SizedRow<Row> {
  * ones are returned, up to the one with which the page would exceed `PAGE_MAX_BYTES`. That one only shows that there is
  * more.
  */
-function boundBytes<Row>(
-  page: RowQuery<Row>,
-  { at, id }: Order,
-  bytes?: SQL,
-): Statements<SizedRow<Row>[]> {
-  const names = namesOf(page);
-  const sizes = Object.values(names).map(
-    (name) => sql`coalesce(octet_length(${sql.identifier(name)}), 4)`,
-  );
-  const size = bytes ?? sql.join(sizes, sql` + `);
-  const order = commaList(
-    [at, id].map((column) => sql`${sql.identifier(names[fieldOf(column)] ?? column.name)} DESC`),
-  );
-  const bounded = sql`SELECT * FROM (
-      SELECT *, sum(bytes) OVER (ORDER BY ${order}) AS page_bytes FROM (SELECT *, ${size} AS bytes FROM ${page}))
-    WHERE page_bytes - bytes <= ${PAGE_MAX_BYTES} ORDER BY ${order}`;
-  // Drizzle reads a row of D1 by position. The columns of the page come first, so its own reader finds them.
-  const { read } = toStatements(page) as Statements<Row[]>;
-  return {
-    queries: toStatements(bounded).queries,
-    read: (results) => {
-      const sized = results[0]?.results as { page_bytes: number }[];
-      return read(results).map((row, i) => ({ row, pageBytes: sized[i]?.page_bytes ?? 0 }));
-    },
+function boundBytes<Row>(query: Nameable, { at, id }: Order, bytes?: SQL): RowQuery<SizedRow<Row>> {
+  const page = query.as("page");
+  const columnsOf = (rows: Columns) =>
+    Object.fromEntries(
+      Object.keys(page._.selectedFields).map((name) => [name, rows[name] as SQLiteColumn]),
+    );
+  const sizeOf = (rows: Columns) => {
+    const sizes = Object.values(rows).map((column) => sql`coalesce(octet_length(${column}), 4)`);
+    return bytes ?? sql.join(sizes, sql` + `);
   };
+  const columns = columnsOf(page);
+  const newest = sql`${columns[fieldOf(at)]} DESC, ${columns[fieldOf(id)]} DESC`;
+  const pageBytes = sql<number>`sum(${sizeOf(columns)}) OVER (ORDER BY ${newest})`;
+  const sized = qb
+    .select({ ...columns, pageBytes: pageBytes.as("page_bytes") })
+    .from(page)
+    .as("sized");
+  const row = columnsOf(sized as never);
+  return qb
+    .select({ row, pageBytes: sized.pageBytes })
+    .from(sized)
+    .where(sql`${sized.pageBytes} - (${sizeOf(row)}) <= ${PAGE_MAX_BYTES}`)
+    .orderBy(sql`${sized.pageBytes}`) as never;
 }
 
 /**

@@ -27,7 +27,7 @@ export const SEALED = sql<Hex>`${toJsonValue(leads.sealed)}`;
 
 const LEAD_COLUMNS = {
   ...omitColumns(leads, "workspaceId", "reference", "eventId"),
-  sealed: SEALED,
+  sealed: SEALED.as("sealed"),
 };
 
 /** A lead as stored, with `sealed` in hexadecimal. */
@@ -41,8 +41,7 @@ const OTHER_BYTES = 300;
 const readPage = preparePage({
   order: LEAD_ORDER,
   select: qb
-    // An expression needs a name here, by which the size of the page is measured.
-    .select({ ...LEAD_COLUMNS, sealed: SEALED.as("sealed") })
+    .select(LEAD_COLUMNS)
     .from(leads)
     .where(and(eq(leads.workspaceId, sql.placeholder("workspaceId")), isOnPage(LEAD_ORDER))),
   // Two hexadecimal digits are one byte of JSON.
@@ -173,7 +172,10 @@ function selectIds(table: typeof leads | typeof erasedLeads, workspaceId: string
 
 /** SQL expression: the row of a lead as JSON, for `parseLeadRow`. */
 export const LEAD_AS_JSON = sql<string>`json_object(${commaList(
-  Object.entries(LEAD_COLUMNS).flatMap(([name, column]) => [sql.raw(`'${name}'`), column]),
+  Object.entries({ ...LEAD_COLUMNS, sealed: SEALED }).flatMap(([name, column]) => [
+    sql.raw(`'${name}'`),
+    column,
+  ]),
 )})`;
 
 /** Parses the JSON that `LEAD_AS_JSON` returns. */

@@ -107,7 +107,7 @@ const WORKSPACE_COLUMNS = {
   id: workspaces.id,
   name: workspaces.name,
   accessGranted: workspaces.accessGranted,
-  webhooksMax: WEBHOOKS_MAX,
+  webhooksMax: WEBHOOKS_MAX.as("webhooks_max"),
   createdAt: workspaces.createdAt,
   database: workspaces.database,
 };
