@@ -20,7 +20,7 @@ import type { KeyRefusal } from "../rate-limit/key-gate.ts";
 import { hashApiKey, isApiKey } from "../rate-limit/key-text.ts";
 import { type RateLimit, resetSeconds } from "../rate-limit/window.ts";
 import { guardWrites } from "../workspaces/write-guard.ts";
-import { readBody, takesBody } from "./body.ts";
+import { readBody } from "./body.ts";
 import type { AppEnv } from "./context.ts";
 
 /**
@@ -40,8 +40,8 @@ import type { AppEnv } from "./context.ts";
 export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   const keyHash = await identifyKey(c);
   if (c.req.method === "GET" || c.req.method === "HEAD") return handleRead(c, next, keyHash);
-  // The route reads it again, and responds to its error, such as 413 or 415, which comes after a refusal.
-  if (takesBody(c)) await readBody(c).catch(() => {});
+  // An error, such as 413 or 415, comes after a refusal. A route that takes a body responds to it (`jsonBody`).
+  await readBody(c).catch(() => {});
   const database = await admit(c, keyHash);
   const guard = guardWrites(c.get("workspaceId"), { keyId: c.get("keyId") });
   c.set("database", database);

@@ -1,6 +1,5 @@
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
-import { matchedRoutes } from "hono/route";
 import { ApiError } from "../contract/errors.ts";
 import { BODY_MAX_BYTES, BODY_MAX_MS, BODY_NESTING_MAX } from "../contract/limits.ts";
 import { withTimeout } from "../primitives/timing.ts";
@@ -20,11 +19,6 @@ export const jsonBody = createMiddleware<AppEnv>(async (c, next) => {
   c.req.raw.headers.set("Content-Type", "application/json");
   await next();
 });
-
-/** Whether the route of a request takes a body, which means that `jsonBody` is one of its handlers. */
-export function takesBody(c: Context<AppEnv>): boolean {
-  return matchedRoutes(c).some(({ handler }) => handler === jsonBody);
-}
 
 /**
  * Reads the body of a request, up to a size and for at most ten seconds. A second call returns the same text.
