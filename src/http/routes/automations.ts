@@ -95,7 +95,7 @@ automationRoutes.openapi(
     tags: ["Automations"],
     summary: "Pause or activate an automation",
     description:
-      "Changes the status in this API at once, and emits `automation.status_changed`. The app learns of the change by that event, so a run may still begin shortly after a pause. If the automation already has that status, the response is still 200, `updated_at` stays and no event is emitted, so the request is safe to repeat. An automation in `draft` or `error` gives 422.",
+      "Emits `automation.status_changed`, by which the app learns of the change, so a run may still begin shortly after a pause. If the status stays, the response is 200, `updated_at` stays and no event is emitted, so it is safe to repeat. `draft` and `error` give 422.",
     middleware: [served("automations.patch"), jsonBody],
     request: {
       params: AutomationParams,
