@@ -187,30 +187,6 @@ describe("listApiKeys", () => {
   });
 });
 
-type Named = { workspaceId: string; keyId: string };
-test.each<
-  [method: string, call: (platform: ReturnType<typeof platformOf>, named: Named) => unknown]
->([
-  ["updateApiKey", (platform, { keyId }) => platform.updateApiKey({ keyId, requestsPerWindow: 1 })],
-  ["rollApiKey", (platform, { keyId }) => platform.rollApiKey({ keyId, overlapSeconds: 60 })],
-  ["revokeApiKey", (platform, { keyId }) => platform.revokeApiKey({ keyId })],
-  [
-    "setWorkspaceAccess",
-    (platform, { workspaceId }) => platform.setWorkspaceAccess({ workspaceId, granted: false }),
-  ],
-])("%s returns once the gate of the key has dropped what it knew", async (_, call) => {
-  const { workspaceId, keyId, api } = await openWorkspace();
-  await api.get("/v1/leads");
-  let dropped = 0;
-  const KEY_GATE = interposedObjects(env.KEY_GATE, async (go) => {
-    await scheduler.wait(50);
-    await go();
-    dropped++;
-  });
-  await call(platformOf({ ...env, KEY_GATE }), { workspaceId, keyId });
-  expect(dropped).toBe(1);
-});
-
 test("updateApiKey changes the rate limit of a live key immediately", async () => {
   const { keyId, api } = await openWorkspace({ requestsPerWindow: 2 });
   for (const status of [200, 200, 429]) expect(await statusOf(api)).toBe(status);

@@ -2,7 +2,7 @@ import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { invoke } from "../../../src/platform/invoke.ts";
-import { OPERATIONS } from "../../../src/platform/operations.ts";
+import { OPERATIONS, type PlatformMethod } from "../../../src/platform/operations.ts";
 import { EMPTY_LEDGER, openApi, openWorkspace, Platform } from "../../support/api.ts";
 import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
 import { insertWorkspaces } from "../../support/rows.ts";
@@ -53,12 +53,14 @@ test("updateWorkspace changes the given fields and no others", async () => {
   expect(items).toContainEqual(expect.objectContaining({ workspaceId, webhooksMax: 100 }));
 });
 
-test.each([
-  ["setWorkspaceAccess", 403],
-  ["revokeApiKey", 401],
-] as const)(
+test.each<[PlatformMethod, object, status: number]>([
+  ["setWorkspaceAccess", { granted: false }, 403],
+  ["revokeApiKey", {}, 401],
+  ["rollApiKey", { overlapSeconds: 0 }, 401],
+  ["updateApiKey", { requestsPerWindow: 1 }, 429],
+])(
   "%s returns once the gates know, so that no later request has the old status",
-  async (method, status) => {
+  async (method, input, status) => {
     const { workspaceId, keyId, apiKey } = await openWorkspace();
     const api = openApi(apiKey);
     expect((await api.get("/v1/leads")).status).toBe(200);
@@ -78,7 +80,7 @@ test.each([
       method,
       OPERATIONS[method],
       { env: { ...env, KEY_GATE: slow }, ctx: createExecutionContext() },
-      method === "revokeApiKey" ? { keyId } : { workspaceId, granted: false },
+      { ...(method === "setWorkspaceAccess" ? { workspaceId } : { keyId }), ...input },
       "rpc",
     ).then(() => {
       hasReturned = true;
