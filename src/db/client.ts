@@ -200,7 +200,7 @@ export interface Guard {
 interface ClientOptions {
   /** Maximum tries of a call that fails with a transient error, if not those of `retryTransient`. */
   tries?: number | undefined;
-  /** Spends the statements of a call from a budget. */
+  /** Spends the statements of a call from a budget. It is called once, so `tries` is 1 beside it. */
   spend?: (statements: number) => void;
   guard?: Guard | undefined;
 }
@@ -233,13 +233,10 @@ export class Client implements D1Client {
     }
   }
 
-  call<T>(statements: number, work: () => Promise<T>): Promise<T> {
+  async call<T>(statements: number, work: () => Promise<T>): Promise<T> {
     const { tries, spend } = this.options;
-    const trying = async () => {
-      spend?.(statements);
-      return work();
-    };
-    return retryTransient(trying, { tries });
+    spend?.(statements);
+    return retryTransient(work, { tries });
   }
 }
 

@@ -44,7 +44,7 @@ const always = () => true;
 const { status, body, headers } = refusal(500, "internal_error", { retry_after_seconds: 5 });
 const REFUSED = { status, body, headers: { ...headers, "retry-after": "5" } };
 
-test("while a workspace is copied, each write is rejected and nothing is sent", async () => {
+test("while a workspace is copied, each write is rejected, not logged as an error, and nothing is sent", async () => {
   const { workspaceId, webhookId, api, ids, leadIds, livesIn } = await openWithLeads();
   const automationId = await recordAutomation(workspaceId);
   await rowsIn(
@@ -61,6 +61,8 @@ test("while a workspace is copied, each write is rejected and nothing is sent", 
     await api.delete(`/v1/webhooks/${webhookId}`),
   ])
     expect(answer).toEqual(REFUSED);
+  expect(lines.filter((line) => line.includes('"status":500'))).toHaveLength(3);
+  expect(lines.filter((line) => line.includes("request_failed"))).toEqual([]);
   const refused = [
     Platform.recordLeads({ workspaceId, leads: [leadReport("new")] }),
     Platform.recordRuns({ workspaceId, runs: [runReport("new", automationId)] }),

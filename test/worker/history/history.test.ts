@@ -356,10 +356,13 @@ describe("the deliveries of a lead are found", () => {
     ["a name in any spelling", "durand ZOE", ["Zoé  Durand"]],
     ["a part of a name", "ma", ["Max"]],
     ["an e-mail address", "zoe.d@example.com", ["Zoé  Durand"]],
-    ["a part of an address", "@example", ["Zoé  Durand"]],
+    ["three characters of an address", "D@e", ["Zoé  Durand"]],
     ["a phone number in any spelling", "06.12.34.56.78", ["Max"]],
     ["digits alone", "0612345678", ["Max"]],
     ["a name that nobody has", "Zorro", []],
+    ["two characters of an address", "@e", []],
+    ["a name beside a phone number", "Max 0612345678", []],
+    ["a blank text", " ", []],
   ])("by %s", async (_, lead, names) => {
     const { workspaceId } = await openWorkspace();
     const { id: webhookId } = await subscribe(workspaceId, { url: subscriberUrl("status-400") });

@@ -73,7 +73,7 @@ async function withEverything() {
   await WORKSPACE_DB.prepare(
     `UPDATE subscriptions SET deleted_at = 1, has_to_end = 1, epoch = epoch + 1,
       cancelled_before = json_object('lead.created', epoch + 1),
-      leased_by = 'test', leased_until = 9e12 WHERE id = ?`,
+      leased_by = 'test', leased_until = 9e12, next_message_at = 0 WHERE id = ?`,
   )
     .bind(deleted.id)
     .run();
@@ -147,6 +147,7 @@ describe("exportWorkspace", () => {
     const lead = { name: "Zoé", email: "zoe@example.com", customFields: all.customFields };
     const createdAt = expect.stringMatching(/^\d{4}-.*Z$/);
     for (const expected of [
+      { kind: "webhook", id: all.deleted.id, leasedUntil: isoTime(9e12), nextMessageAt: null },
       { kind: "workspace", accessGranted: true, webhooksMax: null },
       { kind: "lead", id: all.leadId, reference: "lead", ...lead, createdAt },
       // Its body is made from the lead.
