@@ -119,6 +119,7 @@ export async function identifyKey(c: Context<AppEnv>): Promise<string> {
  */
 export async function admit(c: Context<AppEnv>, keyHash: string): Promise<string> {
   const calledAt = Date.now();
+  // The gate adds the 429s that this isolate has repeated to the usage of the key.
   const uncounted = uncountedRefusals.get(keyHash);
   uncountedRefusals.delete(keyHash);
   const result = await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) =>

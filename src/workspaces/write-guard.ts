@@ -53,11 +53,10 @@ const DENIED: ErrorCode = "workspace_access_denied";
  * or a view that exists for nothing else. A condition in each write would have to be in every one, and a write of no
  * rows says nothing of the reason.
  *
- * @param refusal SQL: the error code if the request is refused, or else null.
+ * @param path SQL: the path for the row of the workspace.
  */
-function failIfRefused(refusal: SQL) {
-  const { id } = workspaces;
-  const found = sql`SELECT coalesce(${REFUSED} || ${refusal}, ${PERMITTED}) FROM ${workspaces} WHERE ${id} = ${sql.placeholder("workspaceId")}`;
+function failIfRefused(path: SQL) {
+  const found = sql`SELECT ${path} FROM ${workspaces} WHERE ${workspaces.id} = ${sql.placeholder("workspaceId")}`;
   // An erased workspace has no row.
   return prepared(sql`SELECT json_extract('{}', coalesce((${found}), ${REFUSED + ENDED}))`);
 }
@@ -67,10 +66,10 @@ const hasEnded = sql`${sql.placeholder("issuedAt")} <= ${workspaces.sessionsNotB
 
 // The codes come in the order in which an admission checks them.
 const failIfKeyEnded = failIfRefused(
-  sql`CASE WHEN ${isRevoked} THEN ${ENDED} WHEN NOT ${workspaces.accessGranted} THEN ${DENIED} END`,
+  sql`CASE WHEN ${isRevoked} THEN ${REFUSED + ENDED} WHEN NOT ${workspaces.accessGranted} THEN ${REFUSED + DENIED} ELSE ${PERMITTED} END`,
 );
 const failIfSessionEnded = failIfRefused(
-  sql`CASE WHEN NOT ${workspaces.accessGranted} THEN ${DENIED} WHEN ${hasEnded} THEN ${ENDED} END`,
+  sql`CASE WHEN NOT ${workspaces.accessGranted} THEN ${REFUSED + DENIED} WHEN ${hasEnded} THEN ${REFUSED + ENDED} ELSE ${PERMITTED} END`,
 );
 
 /**

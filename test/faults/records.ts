@@ -102,8 +102,8 @@ export const RECORDS: Fault[] = [
     ["steps.ts", "          eq(workspaces.erasing, false),\n", "", "a workspace that is being erased is not moved"],
   ]),
   ...faultsIn("workspaces/", [
-    ["write-guard.ts", "CASE WHEN ${isRevoked} THEN ${ENDED} WHEN", "CASE WHEN", "a key that was revoked after the admission writes nothing"],
-    ["write-guard.ts", " WHEN ${hasEnded} THEN ${ENDED} END", " END", "a session that has ended after the admission writes nothing"],
+    ["write-guard.ts", "CASE WHEN ${isRevoked} THEN ${REFUSED + ENDED} WHEN", "CASE WHEN", "a key that was revoked after the admission writes nothing"],
+    ["write-guard.ts", " WHEN ${hasEnded} THEN ${REFUSED + ENDED} ELSE", " ELSE", "a session that has ended after the admission writes nothing"],
     ["write-guard.ts", "coalesce((${found}), ${REFUSED + ENDED})", "coalesce((${found}), '$')", "a request of a workspace that was erased after the admission writes nothing"],
     ["rewrap.ts", "after = found.at(-1)?.id;", "after = undefined;", "an unreadable data key stops no other"],
     ["key-rows.ts", "or(isNull(expiresAt), gt(expiresAt, now))", "undefined", "a rolled key expires"],
