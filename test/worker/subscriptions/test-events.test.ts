@@ -12,6 +12,7 @@ import {
   receivedBy,
   subscribe,
   subscriberUrl,
+  subscriptionRow,
 } from "../../support/deliveries.ts";
 import { interposed } from "../../support/interposed.ts";
 import { inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
@@ -64,43 +65,21 @@ test("A test event is sent to the URL of the moment, although the call began bef
   expect(await receivedBy({ url })).toHaveLength(1);
 });
 
-/** Sends a test event, and does something before and after the first try to record it. Returns what is stored of it. */
-async function sendBeside(webhookId: string, before: () => unknown, after = () => {}) {
+test("The response to a test event counts once if the reply of the database is lost", async () => {
+  const { workspaceId } = await openWorkspace();
+  const { id: webhookId } = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
   let tries = 0;
   const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
-    if (!texts.some((text) => text.startsWith('insert into "events"')) || ++tries > 1) return go();
-    await before();
     const result = await go();
-    after();
+    if (texts.some((text) => text.startsWith('insert into "events"')) && ++tries === 1)
+      throw new Error("D1_ERROR: Network connection lost.");
     return result;
   });
   const platform = platformOf({ ...env, ...inDatabase({ DB }) });
-  const { eventId } = await platform.sendTestEvent({ webhookId, type: "lead.created" });
-  const stored = `SELECT (SELECT count(*) FROM events WHERE id = ?1) AS events,
-    (SELECT daily_counts FROM subscriptions WHERE id = ?2) AS counts`;
-  const row = await WORKSPACE_DB.prepare(stored).bind(eventId, webhookId).first();
-  return { ...row, tries };
-}
-
-test("A test event is counted once if the reply of the database is lost", async () => {
-  const { workspaceId } = await openWorkspace();
-  const { id } = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
-  const stored = await sendBeside(
-    id,
-    () => {},
-    () => {
-      throw new Error("D1_ERROR: Network connection lost.");
-    },
-  );
-  const counts = expect.stringMatching(/^\{"\d{4}-\d\d-\d\d":\{"responses":1\}\}$/);
-  expect(stored).toEqual({ events: 1, counts, tries: 2 });
-});
-
-test("A test event is not stored if its webhook is deleted in the meantime", async () => {
-  const { workspaceId, api } = await openWorkspace();
-  const { id } = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
-  const stored = await sendBeside(id, () => api.delete(`/v1/webhooks/${id}`));
-  expect(stored).toMatchObject({ events: 0, tries: 1 });
+  await platform.sendTestEvent({ webhookId, type: "lead.created" });
+  expect(tries).toBe(2);
+  const { dailyCounts } = await subscriptionRow(webhookId);
+  expect(Object.values(dailyCounts)).toEqual([{ responses: 1 }]);
 });
 
 test("The minute that test events are counted in begins with its first one", async () => {
