@@ -109,6 +109,7 @@ async function openRoutes(
       ...map(URLS, (url) => send(JSON.stringify({ url, ...rest }))),
       ...map(BODIES, (make) => send(make("url"))),
       events: send(`{"url":"https://example.com","events":[${upTo(ROOM, '"lead.created",')}""]}`),
+      numbers: send(`{"url":"https://example.com","events":[${upTo(ROOM, "0,")}0]}`),
     },
   });
   const call = (args: string) =>

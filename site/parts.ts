@@ -2,6 +2,7 @@ import { mapEventTypes } from "../src/contract/event-types.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
   API_KEYS_MAX,
+  BODY_COMMAS_MAX,
   BODY_MAX_BYTES,
   BODY_MAX_MS,
   BODY_NESTING_MAX,
@@ -152,6 +153,11 @@ function limits(): string {
       ],
       ["Request body", kibibytes(BODY_MAX_BYTES), "413 `body_too_large`"],
       ["Nesting of a request body", `${BODY_NESTING_MAX} levels`, "400 `out_of_range`"],
+      [
+        "Commas between the values of a request body",
+        number(BODY_COMMAS_MAX),
+        "400 `out_of_range`",
+      ],
       ["Time for a request body to arrive", words(BODY_MAX_MS / 1000), "400 `body_too_slow`"],
       ["Duration of a read", words(READ_MAX_MS / 1000), "500 with `Retry-After`"],
       [

@@ -21,6 +21,9 @@ export const BODY_MAX_BYTES = 16 * 1024;
 /** Maximum nesting of the JSON in a request body. The deepest valid one has the custom fields of a lead. */
 export const BODY_NESTING_MAX = 64;
 
+/** Maximum commas in the JSON of a client's request body: each may separate two values, which are checked one by one. */
+export const BODY_COMMAS_MAX = 1_000;
+
 /** How long a request body may take to arrive. */
 export const BODY_MAX_MS = 10_000;
 

@@ -1,7 +1,12 @@
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
 import { ApiError } from "../contract/errors.ts";
-import { BODY_MAX_BYTES, BODY_MAX_MS, BODY_NESTING_MAX } from "../contract/limits.ts";
+import {
+  BODY_COMMAS_MAX,
+  BODY_MAX_BYTES,
+  BODY_MAX_MS,
+  BODY_NESTING_MAX,
+} from "../contract/limits.ts";
 import { withTimeout } from "../primitives/timing.ts";
 import type { AppEnv } from "./context.ts";
 
@@ -20,6 +25,14 @@ export const jsonBody = createMiddleware<AppEnv>(async (c, next) => {
   await next();
 });
 
+/** The limits of a request body. */
+interface BodyLimits {
+  bytes: number;
+  commas: number;
+}
+
+const CLIENT_LIMITS: BodyLimits = { bytes: BODY_MAX_BYTES, commas: BODY_COMMAS_MAX };
+
 /**
  * Reads the body of a request, up to a size and for at most ten seconds. A second call returns the same text.
  *
@@ -29,15 +42,15 @@ export const jsonBody = createMiddleware<AppEnv>(async (c, next) => {
  *
  * @throws ApiError `invalid_request` with 415, 413 or 400.
  */
-export function readBody(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): Promise<string> {
-  const body = c.get("body") ?? receive(c.req.raw, maxBytes);
+export function readBody(c: Context<AppEnv>, limits = CLIENT_LIMITS): Promise<string> {
+  const body = c.get("body") ?? receive(c.req.raw, limits);
   c.set("body", body);
   return body;
 }
 
 /** Parses the JSON of a body, for a route without a validator. @throws ApiError like `readBody`. */
-export async function readJson(c: Context<AppEnv>, maxBytes?: number): Promise<unknown> {
-  const text = await readBody(c, maxBytes);
+export async function readJson(c: Context<AppEnv>, limits?: BodyLimits): Promise<unknown> {
+  const text = await readBody(c, limits);
   try {
     return JSON.parse(text);
   } catch {
@@ -45,15 +58,16 @@ export async function readJson(c: Context<AppEnv>, maxBytes?: number): Promise<u
   }
 }
 
-async function receive({ headers, body }: Request, maxBytes: number): Promise<string> {
+async function receive({ headers, body }: Request, { bytes, commas }: BodyLimits): Promise<string> {
   const coding = headers.get("Content-Encoding") ?? "";
   if (!JSON_TYPE.test(headers.get("Content-Type") ?? "") || !/^(identity)?$/i.test(coding))
     throw new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415);
   // This is checked before the stream is read, because a half-read stream may reset the connection without a response.
-  if (Number(headers.get("Content-Length")) > maxBytes) throw tooLarge(maxBytes);
-  const text = body ? await receiveInTime(body.getReader(), maxBytes) : "";
-  if (isDeeper(text, BODY_NESTING_MAX))
-    throw new ApiError("invalid_request", { reason: "out_of_range", max: BODY_NESTING_MAX });
+  if (Number(headers.get("Content-Length")) > bytes) throw tooLarge(bytes);
+  const text = body ? await receiveInTime(body.getReader(), bytes) : "";
+  const measured = measure(text);
+  if (measured.nesting > BODY_NESTING_MAX) throw outOfRange(BODY_NESTING_MAX);
+  if (measured.commas > commas) throw outOfRange(commas);
   return text;
 }
 
@@ -121,24 +135,28 @@ function tooLarge(max: number): ApiError {
   return new ApiError("invalid_request", { reason: "body_too_large", max }, 413);
 }
 
+function outOfRange(max: number): ApiError {
+  return new ApiError("invalid_request", { reason: "out_of_range", max });
+}
+
 function notJson(): ApiError {
   return new ApiError("invalid_request", { reason: "invalid_json" });
 }
 
 /**
- * Whether JSON is nested deeper than `max`. It is measured before it is parsed, because functions that check, copy or
- * write a value call themselves for each level, and would run out of stack.
+ * Measures how deep JSON is nested, and counts its commas, before it is parsed. Functions that check, copy or write a value
+ * call themselves for each level, and would run out of stack. The schema makes an issue of each value that is wrong.
  */
-function isDeeper(json: string, max: number): boolean {
-  let depth = 0;
+function measure(json: string): { nesting: number; commas: number } {
+  let [nesting, depth, commas] = [0, 0, 0];
   for (let at = 0; at < json.length; at++) {
     const character = json[at];
     if (character === '"') at = endOfString(json, at);
-    else if (character === "{" || character === "[") depth++;
+    else if (character === ",") commas++;
+    else if (character === "{" || character === "[") nesting = Math.max(nesting, ++depth);
     else if (character === "}" || character === "]") depth--;
-    if (depth > max) return true;
   }
-  return false;
+  return { nesting, commas };
 }
 
 /** Returns the position of the quotation mark that ends the string from `start` on, or the length of an unended one. */

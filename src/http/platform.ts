@@ -9,8 +9,11 @@ import { failedAuthentication, noteAddress, parseBearer } from "./authentication
 import { readJson } from "./body.ts";
 import { type AppEnv, newApp } from "./context.ts";
 
-/** Maximum size of a call: a hundred records of the largest size, with the JSON around them. */
-const CALL_MAX_BYTES = RECORDS_MAX * (RECORD_MAX_BYTES + 16) + 4_096;
+/** The limits of a call: a hundred records of the largest size, with the JSON around them. */
+const CALL_LIMITS = {
+  bytes: RECORDS_MAX * (RECORD_MAX_BYTES + 16) + 4_096,
+  commas: Number.POSITIVE_INFINITY,
+};
 
 /**
  * The Platform API over HTTPS, for platforms that are not Workers. It has the operations of the RPC entrypoint, with
@@ -25,7 +28,7 @@ platform.post("/platform/*", async (c) => {
   const token = parseBearer(c.req.header("Authorization"));
   const keyId = token && findKeyId("PLATFORM_KEYS", PLATFORM_KEYS, token);
   if (!keyId) throw await failedAuthentication(c);
-  const input = await readJson(c, CALL_MAX_BYTES);
+  const input = await readJson(c, CALL_LIMITS);
   const method = c.req.path.slice("/platform/".length);
   if (!isMethod(method)) throw new ApiError("route_not_found");
   try {

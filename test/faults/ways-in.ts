@@ -64,6 +64,7 @@ export const WAYS_IN: Fault[] = [
     ["authentication.ts", "return database === known.database ? early", "return true ? early", "what was read early in another database is not shown"],
     ["authentication.ts", "if (refusal !== c.error) throw refusal;", "", "a request that fails before the key is refused gets the refusal"],
     ["body.ts", 'if (Number(headers.get("Content-Length")) > maxBytes)', "if (false)", "a body that is far too large is left unread"],
+    ["body.ts", "if (measured.commas > commas) throw outOfRange(commas);", "", "the values of a body are bounded before they are checked"],
     ["body.ts", "if (bytes > maxBytes)", "if (bytes >= BODY_MAX_BYTES)", "a body of 16 KiB is accepted"],
     ["body.ts", 'if (!JSON_TYPE.test(headers.get("Content-Type") ?? "") ||', 'if (!headers.get("Content-Type") ||', "another content type gets 415"],
     ["body.ts", 'new TextDecoder("utf-8", { fatal: true, ignoreBOM: false })', "new TextDecoder()", "a body is well-formed UTF-8"],

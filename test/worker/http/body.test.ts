@@ -8,6 +8,7 @@ const UNREADABLE = refusal(400, "invalid_request", { reason: "invalid_json" });
 const TOO_LARGE = refusal(413, "invalid_request", { reason: "body_too_large", max: 16_384 });
 const WRONG_TYPE = refusal(400, "invalid_request", { reason: "invalid_type" });
 const TOO_DEEP = refusal(400, "invalid_request", { reason: "out_of_range", max: 64 });
+const TOO_MANY = refusal(400, "invalid_request", { reason: "out_of_range", max: 1_000 });
 const UNKNOWN_VALUE = invalid("status", "unknown_value", { allowed: ["active", "paused"] });
 
 const { workspaceId, api } = await openWorkspace();
@@ -144,6 +145,10 @@ test.each([
   [`${"[".repeat(65)}1${"]".repeat(65)}`, TOO_DEEP],
   [`${"[".repeat(64)}1${"]".repeat(64)}`, WRONG_TYPE],
   [`["\\\\", "\\"${"[".repeat(65)}"]`, WRONG_TYPE],
+  // So are its values, because each wrong one takes time.
+  [`{"status":[${"0,".repeat(1_001)}0]}`, TOO_MANY],
+  [`{"status":[${"0,".repeat(1_000)}0]}`, invalid("status", "invalid_type")],
+  [`{"status":"${",".repeat(1_001)}"}`, UNKNOWN_VALUE],
   ['{"status":null}', invalid("status", "invalid_type")],
   ['{"status":"active","__proto__":{}}', invalid("__proto__", "unknown_property")],
 ])("a body of the wrong shape gets a 400 that names the problem: %.40s", async (body, expected) => {
