@@ -221,7 +221,7 @@ describe("exportWorkspace", () => {
   test("keeps pages small if each record is as large as possible", async () => {
     const workspaceId = await createWorkspace();
     await subscribe(workspaceId, { url: subscriberUrl("status-500") });
-    const customFields = { note: '"'.repeat((RECORD_MAX_BYTES - 250) / 2) };
+    const customFields = { note: "é".repeat((RECORD_MAX_BYTES - 250) / 2) };
     for (let i = 0; i < 120; i += 20) {
       const leads = Array.from({ length: 20 }, (_, n) => leadReport(`${i + n}`, { customFields }));
       await Platform.recordLeads({ workspaceId, leads });

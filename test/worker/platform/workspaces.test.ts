@@ -3,6 +3,7 @@ import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { invoke } from "../../../src/platform/invoke.ts";
 import { OPERATIONS, type PlatformMethod } from "../../../src/platform/operations.ts";
+import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import { EMPTY_LEDGER, openApi, openWorkspace, Platform } from "../../support/api.ts";
 import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
 import { insertWorkspaces } from "../../support/rows.ts";
@@ -63,12 +64,17 @@ test.each<[PlatformMethod, object, status: number]>([
   async (method, input, status) => {
     const { workspaceId, keyId, apiKey } = await openWorkspace();
     const api = openApi(apiKey);
-    expect((await api.get("/v1/leads")).status).toBe(200);
+    const revoked = await Platform.createApiKey({ workspaceId });
+    for (const one of [api, openApi(revoked.apiKey)])
+      expect((await one.get("/v1/leads")).status).toBe(200);
+    await Platform.revokeApiKey({ keyId: revoked.keyId });
+    const forgotten: string[] = [];
     const [asked, held] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     /** The gates, of which the one that is told drops its status late. */
     const slow = {
       getByName: (name: string) => ({
         forget: async () => {
+          forgotten.push(name);
           asked.resolve();
           await held.promise;
           return env.KEY_GATE.getByName(name).forget();
@@ -91,6 +97,8 @@ test.each<[PlatformMethod, object, status: number]>([
     expect(hasReturned).toBe(false);
     held.resolve();
     await call;
+    // The gate of a key that was revoked before is left alone.
+    expect(forgotten).toEqual([await hashApiKey(apiKey)]);
     expect((await api.get("/v1/leads")).status).toBe(status);
   },
 );
