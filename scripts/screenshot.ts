@@ -18,38 +18,18 @@ import { buildWorker, type Runtime, startRuntime } from "./shared/runtime.ts";
 const SHOWN = "http://localhost:8787";
 const SHOWN_RECEIVER = "https://hooks.groupe-horizon.example";
 
-const DESK = { width: 1440, height: 900 };
-const PHONE = { width: 390, height: 844 };
-
 interface Picture {
   /** The file, in the documentation folder. */
   file: string;
   viewport: { width: number; height: number };
   scale: number;
-  colorScheme: "light" | "dark";
   /** Prepares the page for the screenshot. */
   show(page: Page): Promise<void>;
 }
 
-const docs = (name: string, viewport: Picture["viewport"], scale: number): Picture[] =>
-  (["light", "dark"] as const).map((colorScheme) => ({
-    file: `docs-page-${name}-${colorScheme}.png`,
-    viewport,
-    scale,
-    colorScheme,
-    show: showDocs,
-  }));
-
 const PICTURES: Picture[] = [
-  ...docs("1440", DESK, 1),
-  ...docs("390", PHONE, 2),
-  {
-    file: "portal.png",
-    viewport: { width: 1200, height: 1010 },
-    scale: 1.25,
-    colorScheme: "light",
-    show: showPortal,
-  },
+  { file: "docs-page.png", viewport: { width: 1440, height: 900 }, scale: 1, show: showDocs },
+  { file: "portal.png", viewport: { width: 1200, height: 1010 }, scale: 1.25, show: showPortal },
 ];
 
 const executablePath = findChromium();
@@ -68,9 +48,8 @@ for (const picture of PICTURES.filter(({ file }) => file.includes(word)))
   await draw(browser, picture);
 
 async function draw(browser: Browser, picture: Picture): Promise<void> {
-  const { viewport, colorScheme, scale: deviceScaleFactor } = picture;
-  const device = { viewport, colorScheme, deviceScaleFactor, locale: "en-GB" };
-  const page = await browser.newPage(device);
+  const { viewport, scale: deviceScaleFactor } = picture;
+  const page = await browser.newPage({ viewport, deviceScaleFactor, locale: "en-GB" });
   page.setDefaultTimeout(120_000);
   await page.route(`${SHOWN}/**`, async (route) => {
     const { pathname, search } = new URL(route.request().url());
@@ -88,7 +67,6 @@ async function draw(browser: Browser, picture: Picture): Promise<void> {
 async function showDocs(page: Page): Promise<void> {
   await page.goto(`${SHOWN}/docs`, { waitUntil: "networkidle" });
   const contents = page.getByRole("navigation", { name: "Contents" });
-  if (page.viewportSize()?.width === PHONE.width) await contents.getByText("Contents").click();
   await contents.getByText("Pause or activate").click();
   await page.waitForURL("**/docs/reference/automations#controlAutomation");
   // The page scrolls smoothly, which takes a while.
