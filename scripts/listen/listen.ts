@@ -28,15 +28,15 @@ import { type Kept, readKept, writeKept } from "./kept.ts";
 const USAGE = `npm run listen -- [--forward URL [--header "NAME: VALUE"]… [--insecure]] [--keep]
 
 Shows the events of the local server's sample workspace as they are posted. It has its own
-subscription, which Ctrl-C removes. To cause an event: npm run trigger. After a failure, the key r
+webhook, which Ctrl-C removes. To cause an event: npm run trigger. After a failure, the key r
 retries now instead of waiting.
 
   --forward URL  also send each delivery to URL, with the same bytes and headers, and return its response
-                 to the service; your receiver verifies with the signing secret that is printed
+                 to the service; your handler verifies with the signing secret that is printed
   --header H     adds a header to each of them, such as "X-Token: abc", as custom headers of a
-                 subscription do; repeatable
+                 webhook do; repeatable
   --insecure     accepts any certificate of URL, such as that of a development server
-  --keep         use the same subscription, and so the same secret, each time: Ctrl-C leaves it, and
+  --keep         use the same webhook, and so the same secret, each time: Ctrl-C leaves it, and
                  events until the next time are delivered then. Its secret is in
                  .wrangler/listen.json; delete that file to get another one
 `;

@@ -226,6 +226,7 @@ function circuitAfterFailure(
   { delivery, startedAt, endedAt, startedClosed }: Attempt,
   outcome: Outcome,
 ): Circuit {
+  // `failures` counts from the opening on, so a rejection that is only listed does not raise it.
   const { rejected, failures, probeAt } = before ?? CLOSED;
   // A circuit without an outcome was opened by an error of ours. The failures of the endpoint begin with this one.
   const since = before?.outcome ? before.since : startedAt;
@@ -266,7 +267,8 @@ function requestedWaitSeconds(outcome: Outcome): number {
 
 /**
  * Returns a delivery after a failed attempt. A rejection moves its retry schedule if the circuit is closed. After any other
- * failure, it is due as of now. So an open circuit holds it, and probes with it once all others were tried.
+ * failure, it is due as of now. So an open circuit holds it, and probes with it once all others were tried. A resend opens
+ * no circuit, so it is tried once more at once, as a retry.
  *
  * @param isOpenNow whether the circuit is open after the attempt.
  */

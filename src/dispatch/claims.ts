@@ -152,7 +152,7 @@ export async function settle(
     epoch: subscription.epoch,
   };
   const transaction = combine({
-    // `changed` counts the attempts, and so marks the outcomes as recorded. These three need them unrecorded.
+    // These three come before `changed`, which marks the outcomes as recorded: see `IS_UNRECORDED`.
     released: storeStateAndRelease(values),
     stored: attempts.length > 0 ? storeAttempts(values) : undefined,
     replayed: attempts.length > 0 ? countReplayed(values) : undefined,
@@ -184,6 +184,7 @@ const MAY_RECORD = isWritableOrDraining(subscriptions.workspaceId);
 const WE_LEASED_LAST = sql`${subscriptions.leasedBy} = ${HOLDER}`;
 /** The subscription, to which a settlement may write: no other dispatch has leased it since. */
 const MAY_SETTLE = sql`${SUBSCRIPTION} AND ${WE_LEASED_LAST} AND ${MAY_RECORD}`;
+/** At the end of a transaction. `leasedUntil` is 0 if this settlement has released the lease, and past if it has run out. */
 const IS_LEASED = sql`(${MAY_SETTLE} AND ${subscriptions.leasedUntil} > 0)`;
 const IS_FREE = sql`${subscriptions.leasedUntil} <= ${NOW}`;
 
@@ -191,8 +192,9 @@ const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS change`;
 const changeField = fromJson("change");
 
 /**
- * The outcome is not recorded yet, because recording it raises `attemptsMade`, and this dispatch may still record it. The
- * id of the subscription comes from the outcome, because SQLite would scan its deliveries if it were a constant.
+ * The outcome is still to be recorded, and this dispatch may do so. Recording an attempt raises `attemptsMade`. An outcome
+ * without an attempt raises nothing, and recording it twice changes nothing. The id of the subscription comes from the
+ * outcome, because SQLite would scan its deliveries if it were a constant.
  */
 const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
   AND ${deliveries.state} = 'pending' AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'
@@ -330,7 +332,10 @@ const lease = (isOurs: SQL) =>
 
 /** For `claim`, whose first try may have leased it. */
 const leaseIfFree = lease(sql`(${IS_FREE} OR ${WE_LEASED_LAST})`);
-/** For `settle`, which must not take a lease that it has lost: a repeated try would then store its old state. */
+/**
+ * For `settle`, which takes no lease that it has lost, even if the subscription is free again. It would become `leasedBy`,
+ * so if the reply were lost, its second try would store a state from before the other dispatch.
+ */
 const leaseAgain = lease(WE_LEASED_LAST);
 
 const selectSubscription = prepared(
@@ -361,7 +366,7 @@ const selectSubscription = prepared(
     .where(SUBSCRIPTION),
 );
 
-/** Deliveries that are to be ended come first. */
+/** While deliveries are to be ended, nothing is claimed. So a cancelled delivery is not sent, although it still says `pending`. */
 const selectDue = prepared(selectDueOf(sql`${IS_LEASED} AND NOT ${subscriptions.hasToEnd}`));
 
 /** Reads the subscription after the other statements of a transaction, and what may be sent if it was `leased`. */
