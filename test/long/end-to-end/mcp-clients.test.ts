@@ -22,7 +22,7 @@ const isInstalled = await install(folder);
 
 test
   .skipIf(!isInstalled)
-  .each(["newest SDK", "oldest SDK", "mcp-remote", "OpenAI Agents", "Vercel AI", "LangChain"])(
+  .each(["newest SDK", "oldest SDK", "mcp-remote", "Vercel AI"])(
   "with %s, a model sees a lead, a new secret, and how long to wait",
   async (client) => {
     const { apiKey, recordLeads } = await openWorkspace(runtime, { requestsPerWindow: REQUESTS });
