@@ -89,6 +89,7 @@ export async function openPage(
       page.removeAllListeners("dialog");
       await context.clearCookies();
       await context.clearPermissions();
+      await page.emulateMedia({ media: null, colorScheme: null });
       if (size) await resize(page, size.width, size.height);
       seen.length = 0;
     },
