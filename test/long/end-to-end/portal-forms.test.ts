@@ -54,7 +54,7 @@ async function endSession(): Promise<void> {
   await heading(page, "Your session has ended").waitFor();
 }
 
-test("A new secret is shown although its form was left before, and stays when the session ends", async () => {
+test("A new secret signs alone if no grace period is wanted, is shown although its form was left before, and stays when the session ends", async () => {
   await go(`webhooks/${webhookId}/settings`);
   await page.getByLabel("No, revoke it immediately").check();
   const request = await hold("**/secret");
@@ -64,7 +64,11 @@ test("A new secret is shown although its form was left before, and stays when th
   await heading(page, "Your webhook is working").waitFor();
   request.let();
   const dialog = dialogOf("New secret");
-  await see(dialog, "was replaced after you had left the form");
+  await see(
+    dialog,
+    "was replaced after you had left the form",
+    "The previous secret no longer signs.",
+  );
   const secret = await secretIn(dialog);
   await endSession();
   await page.keyboard.press("Escape");
@@ -75,7 +79,9 @@ test("A new secret is shown although its form was left before, and stays when th
   await until(() => stage.receiver.posts.length > 0);
   const [post] = stage.receiver.posts;
   const { headers, body } = post ?? expect.unreachable();
-  expect(signatureFault(secret, headers["x-service-signature"], body, Date.now())).toBe(null);
+  const signature = headers["x-service-signature"];
+  expect(signatureFault(secret, signature, body, Date.now())).toBe(null);
+  expect(signature).toMatch(/^t=\d+,v1=[0-9a-f]{64}$/);
 });
 
 test("A rotation whose response was lost says that nobody has seen the secret", async () => {
