@@ -33,6 +33,10 @@ describe("the configuration", () => {
     expect(faultsOf({ ...config, observability }).join()).toContain("sampling_rate");
   });
 
+  test("requires a secret that only npm run deploy sets, so that plain wrangler deploys no first version", () => {
+    expect(config.secrets?.required).toContain("CREATED_BY_NPM_RUN_DEPLOY");
+  });
+
   test("sends to every queue that it consumes, so that a first deployment creates it", () => {
     const { producers, consumers } = config.queues ?? {};
     const made = producers?.map(({ queue }) => queue);

@@ -63,8 +63,6 @@ export interface Site {
   command(env?: NodeJS.ProcessEnv, ...args: string[]): Promise<Ended>;
   /** Starts `npm run deploy`. */
   start(env?: NodeJS.ProcessEnv, ...args: string[]): ReturnType<typeof startProgram>;
-  /** Runs wrangler as a user would, on the same configuration. */
-  wrangler(...args: string[]): Promise<Ended>;
 }
 
 /** How a command ended. */
@@ -187,8 +185,6 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
     },
     command: (more = SECRETS, ...args) => run(deployment(args), more),
     start: (more = SECRETS, ...args) => start(deployment(args), more),
-    wrangler: (...args) =>
-      run([join(ROOT, "node_modules/wrangler/bin/wrangler.js"), ...args, "--config", config]),
   };
   const toml = withTestSettings(readFileSync(join(ROOT, "wrangler.toml"), "utf8"));
   writeFileSync(config, withAbsolutePaths(toml));

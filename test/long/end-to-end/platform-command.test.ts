@@ -51,23 +51,31 @@ describe("npm run platform", () => {
 
   const NO_LOGIN = { HOME: folder, XDG_CONFIG_HOME: folder, CLOUDFLARE_API_TOKEN: "" };
   const NO_SERVER = { LOCAL_SERVER_FILE: join(folder, "none.json") };
-  test.each<[string[], sentence: string, env?: NodeJS.ProcessEnv]>([
-    [["createUser"], "createUser: no such method. npm run platform -- --help lists them."],
-    [["ledger", '{ "workspaceId": "wks_unknown" }'], "ledger: workspaceId: no such workspace\n"],
+  test.each<[string[], sentence: string, env: NodeJS.ProcessEnv]>([
     [["ledger"], "The local server is not running: start it with `npm start`.\n", NO_SERVER],
     [
       ["ledger", "--remote"],
       "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.\n",
       NO_LOGIN,
     ],
-  ])("says in one sentence what is wrong with %j: %s", async (args, sentence, env = {}) => {
+  ])("says in one sentence what is wrong with %j: %s", async (args, sentence, env) => {
     const { code, stdout, stderr } = await platformIn(env, ...args);
     expect(stderr.slice(0, sentence.length)).toBe(sentence);
     expect(stderr.trimEnd().split("\n")).toHaveLength(1);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
   });
 
+  test("says that there is no such workspace", async () => {
+    const end = await platformHere("ledger", '{ "workspaceId": "wks_unknown" }');
+    expect(end).toEqual({
+      code: 1,
+      stdout: "",
+      stderr: "ledger: workspaceId: no such workspace\n",
+    });
+  });
+
   test.each<[string[], sentence: string]>([
+    [["createUser"], "createUser: no such method. npm run platform -- --help lists them."],
     [["ledger", "{workspaceId}"], "the input is not JSON: "],
     [
       ["recordLeads", '{ "workspaceId": "wks_1", "leads": [{ "reference": "" }] }'],
@@ -109,7 +117,7 @@ describe("npm run platform", () => {
       for (const field of Object.keys(input.shape))
         expect(lines).toMatch(new RegExp(`^ {2}${field}\\??  +\\S`, "m"));
     }
-    expect((await platform()).stdout).toBe(stdout);
+    expect((await platformHere()).stdout).toBe(stdout);
   });
 
   test.each([
@@ -121,7 +129,7 @@ describe("npm run platform", () => {
   });
 
   test("METHOD --help shows one method, with types, meanings and examples", async () => {
-    const { stdout } = await platform("createApiKey", "--help");
+    const { stdout } = await platformHere("createApiKey", "--help");
     expect(stdout).toContain(`\n\n${OPERATIONS.createApiKey.about}\n\n`);
     expect(stdout).toMatch(/^ {2}workspaceId +id +wks_…$/m);
     expect(stdout).toMatch(
@@ -267,8 +275,8 @@ describe("eraseWorkspace", () => {
   test("erases the whole workspace, and can be run again", async () => {
     const { workspaceId, recordLeads } = await openWorkspace(runtime);
     await recordLeads(numbered(10));
-    for (const erase of [platform, platformHere]) {
-      const end = await erase("eraseWorkspace", JSON.stringify({ workspaceId }));
+    for (const _ of ["first", "again"]) {
+      const end = await platformHere("eraseWorkspace", JSON.stringify({ workspaceId }));
       expect([end.code, JSON.parse(end.stdout)]).toEqual([0, { done: true }]);
     }
     expect(await command.countLeads(workspaceId)).toBe(0);
