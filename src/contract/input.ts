@@ -59,12 +59,11 @@ export function parameterOf({ path }: InputError): { parameter?: string } {
   return path.length > 0 ? { parameter: path.join(".") } : {};
 }
 
-/** Converts an invalid input to the error of the HTTP response. It names no parameter for an unknown id in the path. */
+/** Converts an invalid input to the error of the HTTP response. */
 export function toApiError(error: InputError): ApiError {
   const { reason, ...details } = error.details;
   const parameter = parameterOf(error);
-  if (reason === "not_found")
-    return new ApiError("webhook_not_found", error.path[0] === "webhookId" ? {} : parameter);
+  if (reason === "not_found") return new ApiError("webhook_not_found", parameter);
   if (details.retry_after_seconds !== undefined) return new ApiError("rate_limited", details);
   return new ApiError("invalid_request", { ...parameter, ...(reason && { reason }), ...details });
 }

@@ -42,6 +42,7 @@ const nested = (depth: number) => JSON.parse(`${'{"a":'.repeat(depth)}1${"}".rep
 const UNSAFE = "must be between -9007199254740991 and 9007199254740991; write it as text";
 const ILL_FORMED = "must be well-formed text";
 const AHEAD = "must be at most 5 minutes ahead";
+const YEARS = "must be from 0001-01-02 to 9999-12-30, in UTC";
 const inSixMinutes = isoTime(Date.now() + 360_000);
 const CONTROLS = "must have no control characters";
 /** C0, DEL, C1 and bidirectional controls. */
@@ -136,9 +137,9 @@ test.each<Refusal>([
     [".createdAt: Invalid ISO datetime", { createdAt: "2026-01-01T00:00:00" }],
     [".createdAt: Invalid ISO datetime", { createdAt: "2026-02-29T00:00:00Z" }],
     [`.createdAt: ${AHEAD}`, { createdAt: inSixMinutes }],
-    [".createdAt: …", { createdAt: "0000-01-01T00:00:00Z" }],
-    [".createdAt: …", { createdAt: "0001-01-01T23:59:59Z" }],
-    [".createdAt: …", { createdAt: "0001-01-02T00:30:00+01:00" }],
+    [`.createdAt: ${YEARS}`, { createdAt: "0000-01-01T00:00:00Z" }],
+    [`.createdAt: ${YEARS}`, { createdAt: "0001-01-01T23:59:59Z" }],
+    [`.createdAt: ${YEARS}`, { createdAt: "0001-01-02T00:30:00+01:00" }],
   ]),
   ...refusals("recordLeads", {}, [
     [
@@ -167,6 +168,7 @@ test.each<Refusal>([
     ["since…", { eventIds: ["evt_1"], since: NOW }],
     ["states…", { eventIds: ["evt_1"], states: ["missed"] }],
     ["since…", { since: isoTime(Date.now() - 31 * DAY_MS) }],
+    [`until: ${YEARS}`, { since: NOW, until: "9999-12-31T00:00:00Z" }],
   ]),
   ...refusals("updateWebhook", { webhookId }, [
     ["expected a URL, events…", {}],
