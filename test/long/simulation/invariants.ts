@@ -286,7 +286,10 @@ export function checkDisabled(store: Store, sent: readonly Sent[]): void {
     const own = sent.filter(
       ({ subscriptionId, byHand }) => subscriptionId === id && byHand !== "resend",
     );
-    const last = own.findLast((one) => isAccepted(one) && (one.endedAt ?? 0) < at - slackMs);
+    // A success whose process has died may not be recorded, and then the failures before it count.
+    const last = own.findLast(
+      (one) => isAccepted(one) && !one.isolate.isDead && (one.endedAt ?? 0) < at - slackMs,
+    );
     // Attempts overlap: one that has failed after the success may have started before it.
     const failed = own.filter(
       (one) =>
