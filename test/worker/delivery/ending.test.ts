@@ -5,6 +5,7 @@ import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { PENDING_MAX } from "../../../src/contract/limits.ts";
 import { combine, commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries, PRIORITY, workspaces } from "../../../src/db/schema.ts";
+import { updatePosition } from "../../../src/db/sweep-positions.ts";
 import { LEASE_MS } from "../../../src/dispatch/claims.ts";
 import {
   cancelPendingOf,
@@ -357,6 +358,12 @@ describe("too many pending deliveries", () => {
     await insertPending(ids, { type: "run.completed" });
     await limit();
     expect(await statesOf(about.id)).toEqual({ pending: PENDING_MAX - 2, cancelled: ids.length });
+  });
+
+  test("are found by the sweep after one that began behind them", async () => {
+    await insertPending(["evt_1", "evt_2", "evt_3"]);
+    await updatePosition(db, "pending", about.id);
+    expect([await limit(), await limit()]).toEqual([false, true]);
   });
 
   test("stay pending while their workspace moves, and since when there were too many stays noted", async () => {
