@@ -60,7 +60,7 @@ const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 /**
  * Maximum items that fit on any page, however large they are. A page of up to this many items, such as the default one,
  * is read without `boundBytes`. That adds up sizes in a window function, for which SQLite copies the rows to temporary
- * tables. Each row then counts as read up to four times.
+ * tables. Each row is then billed as read up to four times.
  */
 const FEW = PAGE_MAX_BYTES / RECORD_MAX_BYTES;
 

@@ -52,6 +52,7 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
 /** Handles a read. If this isolate has cached the workspace of the key, the route reads before the gate has decided. */
 async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
   const known = knownKeys.get(keyHash);
+  // The number bounds what a flood of requests reads that the gate then refuses.
   if (known && known.earlyReads > 0) {
     known.earlyReads--;
     return readEarly(c, next, known, admit(c, keyHash));
@@ -82,8 +83,8 @@ async function readEarly(
     return database === known.database ? early : work(openNamed(c.env, database));
   });
   await next();
-  // If the route has failed, Hono has already responded to its error, `c.error`. A refusal takes the place of that
-  // response, such as a 400, unless it is that error, with which each read fails.
+  // A refusal takes the place of what the route has responded, such as a 400. If the route awaited a read, it has failed with
+  // this very refusal (`c.error`), to which Hono has already responded.
   await admission.catch((refusal) => {
     if (refusal !== c.error) throw refusal;
   });
@@ -96,7 +97,7 @@ async function readEarly(
  * @returns the hash of the key.
  */
 export async function identifyKey(c: Context<AppEnv>): Promise<string> {
-  await noteAddress(c);
+  await setAddressPseudonym(c);
   const key = await readApiKey(c);
   if (key === null) throw await failedAuthentication(c);
   const keyHash = await hashApiKey(key);
@@ -229,7 +230,7 @@ export function addressWindow(c: Context<AppEnv>): RateLimit {
  * Sets the pseudonym of the IP address for the log, even with a valid key, because a key may have been stolen. An address
  * always has the same one, until `API_KEY_CHECKSUM_KEYS` is rotated. It cannot be reversed without that secret.
  */
-export async function noteAddress(c: Context<AppEnv>): Promise<void> {
+export async function setAddressPseudonym(c: Context<AppEnv>): Promise<void> {
   const bytes = await mac(c.env.API_KEY_CHECKSUM_KEYS, `address ${addressOf(c).block}`);
   c.set("address", toHex(new Uint8Array(bytes.buffer, 0, 8)));
 }

@@ -131,7 +131,8 @@ export const handleError: ErrorHandler<AppEnv> = (thrown, c) => {
 };
 
 function toResponse(error: ApiError, c: Context<AppEnv>): Response {
-  // An error may follow the response to another one, such as a 401 after a 400. Hono would keep the headers of that.
+  // An error may follow the response to another one: a refusal that comes after a 400 (`readEarly`). Hono would keep the
+  // headers of that.
   if (c.finalized) c.res = undefined;
   const { retry_after_seconds: seconds } = error.details;
   const headers: Record<string, string> = { Link: `<${helpFor(error.code)}>; rel="help"` };

@@ -5,7 +5,7 @@ import { RECORD_MAX_BYTES, RECORDS_MAX } from "../contract/limits.ts";
 import { findKeyId } from "../encryption/key-ring.ts";
 import { invoke } from "../platform/invoke.ts";
 import { isMethod, OPERATIONS } from "../platform/operations.ts";
-import { failedAuthentication, noteAddress, parseBearer } from "./authentication.ts";
+import { failedAuthentication, parseBearer, setAddressPseudonym } from "./authentication.ts";
 import { readJson } from "./body.ts";
 import { type AppEnv, newApp } from "./context.ts";
 
@@ -24,7 +24,7 @@ export const platform = newApp();
 platform.post("/platform/*", async (c) => {
   const { PLATFORM_KEYS } = c.env;
   if (!PLATFORM_KEYS) throw new ApiError("route_not_found");
-  await noteAddress(c);
+  await setAddressPseudonym(c);
   const token = parseBearer(c.req.header("Authorization"));
   const keyId = token && findKeyId("PLATFORM_KEYS", PLATFORM_KEYS, token);
   if (!keyId) throw await failedAuthentication(c);

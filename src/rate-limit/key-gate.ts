@@ -98,6 +98,7 @@ export class KeyGate extends DurableObject<Env> {
    * @param uncounted 429s that the isolate has returned from its cache since its last call.
    */
   async admit(keyHash: string, uncounted?: UncountedRefusals): Promise<GateResult> {
+    // `forget` may be called between the end of a look-up and the line after it.
     while (!this.#cached || Date.now() > this.#cached.until) {
       this.#loading ??= this.#load(keyHash, Date.now()).finally(() => {
         this.#loading = undefined;

@@ -25,7 +25,7 @@ import { type AutomationRow, findAutomation, toAutomation } from "../records/aut
 export const CONTROLLABLE = ["active", "paused"] as const satisfies AutomationStatus[];
 type ControllableStatus = (typeof CONTROLLABLE)[number];
 
-function isControllable(status: AutomationStatus): status is ControllableStatus {
+export function isControllable(status: AutomationStatus): status is ControllableStatus {
   return CONTROLLABLE.some((each) => each === status);
 }
 
@@ -45,8 +45,9 @@ export const CONFLICT_TRIES = 50;
 
 /**
  * Pauses or activates an automation and announces it, unless it already has that status. If several clients change it
- * at once, one succeeds, and the others read the automation again. So does a commit that is repeated because its reply was
- * lost: it finds its own change. Each try takes the time anew, so that times follow the order of the changes.
+ * at once, one succeeds, and the others read the automation again. Each try takes the time anew, so that times follow the
+ * order of the changes. A commit that is repeated after a lost reply conflicts with its own change. The next try finds the
+ * wanted status, and the scheduled job wakes the subscriptions.
  */
 export async function controlAutomation(
   db: Database,
@@ -63,9 +64,10 @@ export async function controlAutomation(
     if (before.status === status) return { result: "done", row: before, wakeUps: [] };
     const now = clock();
     const changedAt = timeAfter(before, now);
+    // The change also counts as a report, so that an older report does not undo it.
     const after = { ...before, status, updatedAt: changedAt, reportedAt: changedAt };
     const { outcome, wakeUps } = await commit(db, {
-      outcome: storeChanges(workspaceId, [{ before, after, isNew: false }], now),
+      outcome: storeChanges(workspaceId, [{ before, after }], [after], now),
       wakeUps: selectWakeUps(workspaceId, now),
     });
     if (outcome !== "conflict") return { result: "done", row: after, wakeUps };
@@ -83,16 +85,10 @@ export function timeAfter(
 
 /** A change of an automation. */
 export interface AutomationChange {
-  /** The automation before the change, as it was read; null if there was none. */
+  /** The automation as it was read; null if there was none. */
   before: AutomationRow | null;
+  /** The automation as it is to be stored. */
   after: AutomationRow;
-  /** Whether it is new in the API: there was none, or it had been removed. */
-  isNew: boolean;
-}
-
-/** Whether a change is an event: an automation that the API showed before was activated or paused. */
-function isAnnounced({ before, after, isNew }: AutomationChange): boolean {
-  return !isNew && before?.status !== after.status && isControllable(after.status);
 }
 
 /** The columns of an automation that a change stores, besides its ids. */
@@ -102,26 +98,25 @@ const STORED = Object.keys(omitColumns(automations, "id", "workspaceId")) as Exc
 >[];
 
 /**
- * Stores and announces either all changes or none. Reads a conflict if one of the automations has changed since it
- * was read; nothing is written then.
+ * Stores all changes and announces new statuses, or does neither. Reads a conflict if one of the automations has changed
+ * since it was read; nothing is written then.
  *
- * @param changes in the order in which they are announced. Those of one automation follow from each other, so the first
- *   has the automation as it was read, and the last one is stored.
+ * @param changes at most one of each automation.
+ * @param announced automations with a new status, in the order of their events.
  * @param now Unix milliseconds.
  */
 export function storeChanges(
   workspaceId: string,
   changes: AutomationChange[],
+  announced: AutomationRow[],
   now: number,
 ): Statements<"stored" | Conflict> {
-  const byId = [...Map.groupBy(changes, ({ after }) => after.id).values()];
-  const isUnchanged = areUnchanged(byId.flatMap((ofOne) => ofOne.at(0) ?? []));
-  const announced = changes.filter(isAnnounced);
+  const isUnchanged = areUnchanged(changes);
   const eventIds = newEventIds(announced.length, now);
-  const drafts = announced.map(({ after }, i) =>
-    draftEvent("automation.status_changed", toAutomation(after), now, eventIds[i]),
+  const drafts = announced.map((row, i) =>
+    draftEvent("automation.status_changed", toAutomation(row), now, eventIds[i]),
   );
-  const rows = JSON.stringify(byId.map((ofOne) => ofOne.at(-1)?.after));
+  const rows = JSON.stringify(changes.map(({ after }) => after));
   // All three parts have one condition, so either all changes are stored or none. It no longer holds once a row is
   // written, so the write comes last, and is one statement, into which 100 reports fit.
   const statements = combine({

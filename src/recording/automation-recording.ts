@@ -12,6 +12,7 @@ import { deleteRemovedRuns, markAutomationsRemoved } from "../records/removals.t
 import {
   type AutomationChange,
   type Conflict,
+  isControllable,
   storeChanges,
   timeAfter,
 } from "./automation-changes.ts";
@@ -82,8 +83,14 @@ export async function planAutomations(
   const changed = changes.filter(({ isNew }) => isNew).length;
   return {
     ids: reported.map(({ id }) => id),
-    statements: readAs(storeChanges(workspaceId, changes, now), (result) =>
-      result === "stored" ? changed : result,
+    statements: readAs(
+      storeChanges(
+        workspaceId,
+        toLast(stored, changes),
+        changes.filter(isAnnounced).map(({ after }) => after),
+        now,
+      ),
+      (result) => (result === "stored" ? changed : result),
     ),
     // If another call changed an automation after a first try, a second try would change it back without an event.
     isIdempotent: false,
@@ -158,6 +165,26 @@ async function toWanted(
   };
 }
 
+/** A change by one report. Those of one automation follow from each other. */
+interface ReportedChange extends AutomationChange {
+  /** Whether it is new in the API: there was none, or it had been removed. */
+  isNew: boolean;
+}
+
+/** Whether a change is an event: an automation that the API showed before was activated or paused. */
+function isAnnounced({ before, after, isNew }: ReportedChange): boolean {
+  return !isNew && before?.status !== after.status && isControllable(after.status);
+}
+
+/** Returns one change of each automation: from how it is stored to what its last report has made of it. */
+function toLast(
+  stored: ReadonlyMap<string, AutomationRow>,
+  changes: ReportedChange[],
+): AutomationChange[] {
+  const last = new Map(changes.map(({ after }) => [after.id, after]));
+  return [...last.values()].map((after) => ({ before: stored.get(after.id) ?? null, after }));
+}
+
 /**
  * Decides the changes of a call, report by report, as if each had come in a call of its own. They are sorted by time,
  * because a queue of the platform may hand over what it has in any order. Reports with the same time keep their order,
@@ -167,7 +194,7 @@ function decideChanges(
   stored: ReadonlyMap<string, AutomationRow>,
   reported: WantedAutomation[],
   now: number,
-): AutomationChange[] {
+): ReportedChange[] {
   const current = new Map(stored);
   return reported
     .toSorted((a, b) => timeOf(a) - timeOf(b) || 0)
@@ -194,7 +221,7 @@ export function decideChange(
   before: AutomationRow | null,
   { reportedAt: given, ...wanted }: WantedAutomation,
   now: number,
-): AutomationChange | null {
+): ReportedChange | null {
   // The automation is new.
   if (before === null) {
     const at = given === "latest" ? now : given;

@@ -6,7 +6,7 @@ import { verifyPortalToken } from "../../platform/portal-token.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
 import { findPortalAccess } from "../../workspaces/workspaces.ts";
 import { guardWrites } from "../../workspaces/write-guard.ts";
-import { noteAddress, parseBearer } from "../authentication.ts";
+import { parseBearer, setAddressPseudonym } from "../authentication.ts";
 import { readBody } from "../body.ts";
 import type { AppEnv } from "../context.ts";
 
@@ -37,7 +37,7 @@ export const EXCHANGE = "/portal/api/session";
  *   `webhook_not_found`, in this order.
  */
 export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promise<void> {
-  await noteAddress(c);
+  await setAddressPseudonym(c);
   const token = parseBearer(c.req.header("Authorization"));
   const purpose = c.req.path === EXCHANGE ? "link" : "session";
   const { PORTAL_SIGNING_KEYS: keys } = c.env;
