@@ -15,6 +15,7 @@ import {
   eventsOf,
   type Figures,
   figuresOf,
+  isCounted,
   openEndpoint,
   RESENT_MAX,
   type Response,
@@ -284,10 +285,10 @@ function modelWith(scenario: Scenario, seed: number): Figures {
 }
 
 /**
- * Probes are random, so the figures of a scenario differ from seed to seed, and the more, the fewer events it has. It is
- * simulated with so many seeds that together they have these events.
+ * Probes are random, so the figures of a scenario differ from seed to seed, and the more, the fewer events the endpoint
+ * accepts. It is simulated with so many seeds that it accepts so many together.
  */
-const EVENTS = 3_000;
+const ACCEPTED = 750;
 const SEEDS = { least: 15, most: 150 };
 
 /** The figures of the model in a scenario: the best, the typical and the worst of several seeds. */
@@ -302,7 +303,8 @@ export interface Modelled {
  * depends on when the next probe happens to be.
  */
 export function modelOf(scenario: Scenario): Modelled {
-  const wanted = Math.ceil(EVENTS / eventsOf(scenario).length);
+  const accepted = eventsOf(scenario).filter((event) => isCounted(scenario, event)).length;
+  const wanted = Math.ceil(ACCEPTED / accepted);
   const seeds = Math.min(SEEDS.most, Math.max(SEEDS.least, wanted));
   const figuresOf = (one: Scenario) =>
     Array.from({ length: seeds }, (_, i) => modelWith(shift(one, 37 * (i % SEEDS.least)), i + 1));
