@@ -85,6 +85,8 @@ test("a workspace is erased where it lives and where it has been: nothing is wri
   await expect(rowsIn("DB", write, workspaceId)).rejects.toThrow("moving: try again");
   await cleanUp();
   expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);
+  const dataKey = "SELECT sealed_data_key FROM workspaces WHERE id = ?";
+  expect(await valueIn("DB", dataKey, workspaceId)).toBe(null);
   const refusal = "workspaceId: this workspace is being erased";
   expect(await errorOf(platform.createApiKey({ workspaceId }))).toContain(refusal);
   await eraseAll(workspaceId);

@@ -56,6 +56,14 @@ test("resealSecrets re-encrypts 100 data keys per call, until all are under the 
   expect(await readable(ids)).toBe(105);
 });
 
+test("resealSecrets tells a key from the first one whose id is the beginning of its own", async () => {
+  await createAll(2);
+  expect(OLD_KEYS).toMatch(/^test:/);
+  const ENCRYPTION_KEYS = `${NEW_KEY.replace("new:", "te:")},${OLD_KEYS}`;
+  const all = { resealed: 2, remaining: 0, unreadable: 0 };
+  expect(await platformOf({ ...env, ENCRYPTION_KEYS }).resealSecrets({})).toEqual(all);
+});
+
 test("resealSecrets skips data keys that cannot be decrypted, and logs their workspaces", async () => {
   const lost = await createAll(150, LOST_KEY);
   const damagedId = randomId("workspace");

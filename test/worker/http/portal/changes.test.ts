@@ -7,7 +7,7 @@ import type { Redelivered } from "../../../../src/history/views.ts";
 import { REDELIVERY_EXAMINED_MAX } from "../../../../src/replay/replay.ts";
 import { insertAuditEntry } from "../../../../src/workspaces/audit-trail.ts";
 import { deployedWith, openApi, openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
-import { HOUR_MS, subscribe, subscriberUrl } from "../../../support/deliveries.ts";
+import { HOUR_MS, setDeliveries, subscribe, subscriberUrl } from "../../../support/deliveries.ts";
 import { interposed } from "../../../support/interposed.ts";
 import { keepLog } from "../../../support/log-lines.ts";
 import { inDatabase, WORKSPACE_DB } from "../../../support/placement.ts";
@@ -422,6 +422,19 @@ test.each(["portal", "API"])(
     expect(await lasting.bind(workspaceId).first("n")).toBe(1);
   },
 );
+
+test("The changes of a webhook show which replay one of them has begun", async () => {
+  const { webhookId, portal, path } = await openOwed();
+  await setDeliveries(webhookId, { state: "exhausted" });
+  const since = new Date(Date.now() - 2 * HOUR_MS).toISOString();
+  expect((await portal.post(`${path}/redeliver`, { since })).body).toMatchObject({ count: 3 });
+  const { items } = await Platform.listReplays({ webhookId });
+  const changes = await changesIn(portal, path);
+  const replayId = String(items[0]?.replayId);
+  expect(changes).toMatchObject([
+    { method: "redeliver", after: { replayId }, replay: { replayId, since } },
+  ]);
+});
 
 test("A creation that is repeated with its Idempotency-Key, at once or later, has one entry", async () => {
   const { workspaceId } = await openWorkspace();
