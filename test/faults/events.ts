@@ -218,7 +218,7 @@ export const EVENTS: Fault[] = [
   ]),
   ...faultsIn("dispatch/", [
     ["claims.ts", "${subscriptions.leasedUntil} <= ${NOW}", "1", "one dispatch at a time sends to a subscription", { violation: /two processes send to/, seed: 9 }],
-    ["claims.ts", "AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'", "", "an outcome is recorded once", { violation: /stored ones, and \d+ were made/, seed: 2 }],
+    ["claims.ts", "AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'", "", "an outcome is recorded once", { violation: /stored ones, and \d+ were made/, seed: 7 }],
     ["claims.ts", " OR change.value->>'state' <> 'delivered' AND NOT ${IS_CURRENT})", ")", "what failed at a former URL is sent to the new one at once"],
     ["claims.ts", "mayClaim ? leaseAgain(values)", "mayClaim ? leaseIfFree(values)", "a settlement takes no lease that it has lost"],
     ["claims.ts", "AND ${deliveries.priority} = ${PRIORITY.retry}\n        AND EXISTS", "AND EXISTS", "a success brings no replay forward"],

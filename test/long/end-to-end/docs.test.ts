@@ -273,9 +273,7 @@ test("lets a request be made on a phone, and its response does not scroll the pa
 });
 
 test("has enough contrast in light and dark, and no fault that axe finds where scripts run", async () => {
-  const { page, close } = await openPage(browser, runtime.url, {
-    viewport: { width: 1440, height: 900 },
-  });
+  const { page } = desktop;
   const looks = new Set<string>();
   const expectContrast = async (place: string) => {
     for (const colorScheme of ["light", "dark"] as const) {
@@ -299,7 +297,7 @@ test("has enough contrast in light and dark, and no fault that axe finds where s
   await page.getByRole("option").first().waitFor();
   await expectContrast("the search");
   expect(await structureViolationsIn(page)).toEqual([]);
-  await close();
+  await page.emulateMedia({ colorScheme: null });
 });
 
 const unfold = (page: Page) =>
@@ -319,7 +317,7 @@ async function putInPlace(page: Page, path: string): Promise<void> {
 }
 
 test("can be used without a mouse, with the focus always visible", async () => {
-  const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+  const { page } = desktop;
   // Far down in the contents, which scroll to it.
   await goToDocs(page, "/docs/reference/webhooks");
   await page.keyboard.press("Tab");
@@ -331,7 +329,6 @@ test("can be used without a mouse, with the focus always visible", async () => {
     expect(outline).toMatch(/^solid/);
     await page.keyboard.press("Tab");
   }
-  await page.close();
 });
 
 test("keeps the key for the pages of the tab, and forgets it when asked to", async () => {
