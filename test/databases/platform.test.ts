@@ -87,6 +87,17 @@ test("a sweep of all databases is noted in DB alone", async () => {
   expect(await problems()).toEqual([]);
 });
 
+test("the health of the service names a database that is not bound, and none that is", async () => {
+  await openSubscribedIn("DB_2");
+  const [id, database] = [randomId("workspace"), "DB_9"];
+  await insertWorkspaces([{ id, database }], env.DB);
+  const { problems } = await findServiceHealth(deploymentWith({}), Date.now());
+  expect(problems.filter((each) => each.includes("bound"))).toEqual([
+    "DB: workspaces live in DB_9, which is not bound",
+  ]);
+  await rowsIn("DB", "DELETE FROM workspaces WHERE id = ?", id);
+});
+
 describe("the ledger and the backlog", () => {
   test("add up over all databases, unless those of one do not", async () => {
     const ledgers = () =>

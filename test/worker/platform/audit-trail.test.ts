@@ -21,6 +21,7 @@ import { isolated, subscribe } from "../../support/deliveries.ts";
 import { interposed } from "../../support/interposed.ts";
 import { keepLog } from "../../support/log-lines.ts";
 import { DATABASE } from "../../support/placement.ts";
+import { shortenTimers } from "../../support/timers.ts";
 
 const lines = keepLog();
 
@@ -177,11 +178,12 @@ describe("the audit trail", () => {
     expect(second).toMatchObject({ items: [{}], nextCursor: null });
   });
 
-  test("loses a row if the directory fails, but neither the call nor the log line", async () => {
-    const full = directoryThat((sql) => {
-      if (/audit_trail/.test(sql)) throw new Error("D1_ERROR: database is full");
-    });
-    const call = callOn(full);
+  test.each<[what: string, act: () => Promise<unknown>]>([
+    ["fails", () => Promise.reject(new Error("D1_ERROR: database is full"))],
+    ["never responds", () => new Promise(() => {})],
+  ])("loses a row if the directory %s, but neither the call nor the log line", async (_, act) => {
+    shortenTimers(5_000);
+    const call = callOn(directoryThat((sql) => /audit_trail/.test(sql) && act()));
     const answer = await invoke("createWorkspace", createWorkspace, call, { name: "A" }, "rpc");
     const { workspaceId } = answer as { workspaceId: string };
     expect(await Platform.readWorkspace({ workspaceId })).toMatchObject({ name: "A" });
