@@ -1,12 +1,17 @@
 import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
-import { RESPONSES_PER_DAY, TEST_EVENTS_PER_MINUTE } from "../../../src/contract/limits.ts";
+import {
+  REDELIVERIES_PER_HOUR,
+  RESPONSES_PER_DAY,
+  TEST_EVENTS_PER_MINUTE,
+} from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
-import { takeTestEvent } from "../../../src/workspaces/workspaces.ts";
+import { takeRedeliveries, takeTestEvent } from "../../../src/workspaces/workspaces.ts";
 import { deployedWith, errorOf, openWorkspace, Platform, platformOf } from "../../support/api.ts";
 import {
   createWorkspace,
   db,
+  HOUR_MS,
   jumpTo,
   observedDatabase,
   receivedBy,
@@ -91,6 +96,16 @@ test("The minute that test events are counted in begins with its first one", asy
   expect(await take(30_500)).toBe(30);
   expect(await take(59_000)).toBe(1);
   expect(await take(60_000)).toBe(null);
+});
+
+test("What is given back after its window has ended leaves no more room in the next one", async () => {
+  const workspaceId = await createWorkspace();
+  const now = Date.now();
+  const take = (count: number, ms: number) =>
+    commit(db, takeRedeliveries(workspaceId, count, now + ms));
+  expect(await take(10, 0)).toBe(null);
+  for (const count of [-10, REDELIVERIES_PER_HOUR]) expect(await take(count, HOUR_MS)).toBe(null);
+  expect(await take(1, HOUR_MS)).toBe(3_600);
 });
 
 test("Responses to test events count for those that a subscription may store in a day", async () => {
