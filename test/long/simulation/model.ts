@@ -149,7 +149,21 @@ function simulateModel(scenario: Scenario, seed: number): Result {
         if (probe) claimed.push(probe);
       }
     }
-    return claimed.sort((a, b) => a.priority - b.priority || a.dueAt - b.dueAt).slice(0, CLAIM_MAX);
+    return takeTurns(claimed).slice(0, CLAIM_MAX);
+  }
+
+  /** Resends come first. Then event types take turns, so that none waits for the backlog of another. */
+  function takeTurns(claimed: Delivery[]): Delivery[] {
+    const ordered = claimed.toSorted((a, b) => a.priority - b.priority || a.dueAt - b.dueAt);
+    const positions = new Map<WebhookEvent, number>();
+    const turns = ordered.map((delivery) => {
+      const position = (positions.get(delivery.event.type) ?? 0) + 1;
+      positions.set(delivery.event.type, position);
+      return { delivery, turn: delivery.priority === PRIORITY.resend ? 0 : position };
+    });
+    return turns
+      .sort((a, b) => a.turn - b.turn || a.delivery.dueAt - b.delivery.dueAt)
+      .map(({ delivery }) => delivery);
   }
 
   /** The oldest or the newest event that was not tried yet, at random; if all were tried, the one that was tried longest ago. */
