@@ -1,6 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { advanceMove } from "../../src/moving/move.ts";
+import { advanceMove, continueMoves } from "../../src/moving/move.ts";
 import { hashApiKey } from "../../src/rate-limit/key-text.ts";
 import { sweep } from "../../src/sweep.ts";
 import {
@@ -187,6 +187,20 @@ describe("a target that does not respond", () => {
     await record();
     expect(lines.join()).toContain('"stage":"cancelled"');
   });
+});
+
+test("the sweep continues a move behind one that fails", async () => {
+  const [failing, other] = [await openWithLeads(), await openWithLeads()];
+  await moveUntil(failing.workspaceId, "copying");
+  await advanceMove(env, other.workspaceId, "DB", () => false);
+  const since = "UPDATE moves SET since = ? WHERE workspace_id = ?";
+  await rowsIn("DB", since, Date.now() - 2 * MINUTE_MS, failing.workspaceId);
+  await rowsIn("DB", since, Date.now() - MINUTE_MS, other.workspaceId);
+  const DB_3 = failingDatabase("DB_3", () => Promise.reject(new Error("D1_ERROR: away")));
+  await expect(continueMoves(deploymentWith({ DB_3 }), always)).rejects.toThrow("away");
+  expect(await stageOf(failing.workspaceId)).toBe("copying");
+  await other.livesIn("DB");
+  await moved(failing.workspaceId, "DB_2");
 });
 
 test("the sweep continues a move whose caller left, and wakes its deliveries", async () => {
