@@ -125,7 +125,7 @@ async function compare(which: string): Promise<void> {
   for (const scenario of scenarios) {
     const modelled = modelOf(scenario);
     const real = await measure(scenario, 1, worker);
-    const difference = findDifference(real, modelled);
+    const difference = findDifference(real, scenario);
     if (difference) differing++;
     print(`| ${scenario.name} | ${show(modelled.typical)} | ${show(real)} | ${difference ?? ""} |`);
   }

@@ -54,7 +54,7 @@ async function endSession(): Promise<void> {
   await heading(page, "Your session has ended").waitFor();
 }
 
-test("A new secret signs alone if no grace period is wanted, is shown although its form was left before, and stays when the session ends", async () => {
+test("A new secret signs alone if wanted, is shown after its form was left, and stays when the session ends", async () => {
   await go(`webhooks/${webhookId}/settings`);
   await page.getByLabel("No, revoke it immediately").check();
   const request = await hold("**/secret");

@@ -842,7 +842,7 @@ test("a webhook is disabled and deleted only after confirmation, which Enter doe
   expect((await PLATFORM.listWebhooks({ workspaceId })).items).toEqual([]);
 });
 
-test("a disabled webhook is re-enabled, and only gets what it has missed, and what failed before, if requested", async () => {
+test("a disabled webhook is enabled, and gets what it has missed or what failed before only if requested", async () => {
   const disable = (webhookId: string) => PLATFORM.disableWebhook({ webhookId });
   const id = await openSubscribed(async (id) => {
     await disable(id);

@@ -288,11 +288,6 @@ export interface Figures {
 /** An event that is accepted so late in the scenario is not counted. */
 const SETTLED_WITHIN_SECONDS = 600;
 
-/** Whether an event is counted: the endpoint accepts it, and not too late. */
-export function isCounted(scenario: Scenario, event: ScenarioEvent): boolean {
-  return acceptedFrom(scenario, event) <= scenario.hours * 3600 - SETTLED_WITHIN_SECONDS;
-}
-
 /** @param deliveredAt when each event was delivered: undefined if it was not. */
 export function figuresOf(
   scenario: Scenario,
@@ -300,8 +295,11 @@ export function figuresOf(
   deliveredAt: (event: ScenarioEvent) => number | undefined,
 ): Figures {
   const waits: number[] = [];
-  for (const event of eventsOf(scenario).filter((event) => isCounted(scenario, event)))
-    waits.push(Math.max(0, (deliveredAt(event) ?? Infinity) - acceptedFrom(scenario, event)));
+  for (const event of eventsOf(scenario)) {
+    const from = acceptedFrom(scenario, event);
+    if (from <= scenario.hours * 3600 - SETTLED_WITHIN_SECONDS)
+      waits.push(Math.max(0, (deliveredAt(event) ?? Infinity) - from));
+  }
   const got = waits.filter(Number.isFinite).sort((a, b) => a - b);
   const quantile = (p: number) => got[Math.min(got.length - 1, Math.floor(got.length * p))] ?? 0;
   return {

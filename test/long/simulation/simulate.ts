@@ -5,7 +5,7 @@ import { liveThrough } from "./day.ts";
 import { deploy } from "./deployment.ts";
 import { openEndpoints } from "./endpoints.ts";
 import { checkCommit, checkEnd, checkNotLeftBehind, SENDABLE_AT } from "./invariants.ts";
-import { findDifference, modelOf } from "./model.ts";
+import { findDifference } from "./model.ts";
 import { type Figures, pickScenario, type Scenario } from "./scenarios.ts";
 import { Store } from "./store.ts";
 import { openWork } from "./work.ts";
@@ -52,7 +52,7 @@ export async function simulate(seed: number, worker: LoadedWorker): Promise<Simu
   life.world.note(JSON.stringify(scenario));
   return run(seed, life, async () => {
     const figures = await liveThrough(scenario, life);
-    const difference = findDifference(figures, modelOf(scenario));
+    const difference = findDifference(figures, scenario);
     if (difference) throw new Violation(`in its scenario, ${difference}`);
   });
 }

@@ -258,7 +258,7 @@ test("A workspace's audit trail keeps the newest 2,000 changes in its portal, an
     .toEqual([2_000, 51, 1]);
 });
 
-test("Of the changes with an API key in a day, the first 100 are entries, and one says that there were more", async () => {
+test("The first 100 changes of a day with an API key are entries, and one says that there were more", async () => {
   const { workspaceId, api, keyId } = await openWorkspace();
   const other = await Platform.createApiKey({ workspaceId });
   const [via, day] = [`api:${keyId}`, Date.now() - (Date.now() % 86_400_000)];
