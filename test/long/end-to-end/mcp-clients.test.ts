@@ -20,7 +20,9 @@ for (const file of ["package.json", "package-lock.json", "clients.mjs"])
   cpSync(join(ROOT, "test/long/mcp-clients", file), join(folder, file));
 const isInstalled = await install(folder);
 
-test.skipIf(!isInstalled).each(["newest SDK", "oldest SDK", "mcp-remote", "Vercel AI"])(
+test
+  .skipIf(!isInstalled)
+  .each(["newest SDK", "oldest SDK", "mcp-remote", "OpenAI Agents", "Vercel AI", "LangChain"])(
   "with %s, a model sees a lead, a new secret, and how long to wait",
   async (client) => {
     const { apiKey, recordLeads } = await openWorkspace(runtime, { requestsPerWindow: REQUESTS });

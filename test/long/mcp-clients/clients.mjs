@@ -50,6 +50,23 @@ const CLIENTS = {
       const { execPath: command, env } = process;
       return new StdioClientTransport({ command, args, env, stderr: "ignore" });
     }),
+  "OpenAI Agents": async () => {
+    const openai = await import("@openai/agents");
+    const server = new openai.MCPServerStreamableHttp({
+      ...{ url, name: "api", requestInit: { headers } },
+      // Without this, a model gets a fixed sentence in place of any error.
+      errorFunction: ({ error }) => String(error),
+    });
+    await server.connect();
+    const tools = await openai.getAllMcpTools([server]);
+    return {
+      call: (name, args) =>
+        tools
+          .find((tool) => tool.name === name)
+          .invoke(new openai.RunContext({}), JSON.stringify(args)),
+      close: () => server.close(),
+    };
+  },
   "Vercel AI": async () => {
     const { createMCPClient } = await import("@ai-sdk/mcp");
     const connected = await createMCPClient({ transport: { type: "http", url, headers } });
@@ -59,6 +76,21 @@ const CLIENTS = {
         const options = { toolCallId: "1", messages: [] };
         const output = await tools[name].execute(args, options);
         return tools[name].toModelOutput({ output, toolCallId: "1", input: args });
+      },
+      close: () => connected.close(),
+    };
+  },
+  LangChain: async () => {
+    const { MultiServerMCPClient } = await import("@langchain/mcp-adapters");
+    const connected = new MultiServerMCPClient({
+      mcpServers: { api: { transport: "http", url, headers } },
+    });
+    const tools = await connected.getTools();
+    return {
+      call: async (name, args) => {
+        const tool = tools.find((each) => each.name.endsWith(name));
+        const call = { type: "tool_call", id: "1", name: tool.name, args };
+        return (await tool.invoke(call)).content;
       },
       close: () => connected.close(),
     };
