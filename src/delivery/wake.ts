@@ -89,8 +89,8 @@ export async function noteMessage(db: Database, { subscriptionId, wakeAt }: Wake
 
 /**
  * Selects a wake-up for each subscription of a workspace that has something pending, unless a dispatch leases it or a
- * message arrives in time. That dispatch claims what is committed before it releases the lease. If something may only be
- * sent later, the subscription is also woken now, because its dispatch sends the delayed message.
+ * message arrives in time. That dispatch claims what is committed before it releases the lease. Something that may only be
+ * sent later is no exception: the dispatch that starts now sends the delayed message (`nextWakeUp`).
  *
  * @param now Unix milliseconds.
  */

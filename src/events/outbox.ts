@@ -57,6 +57,7 @@ export function announce(
   const isSubscriber = sql`${isListing} AND ${isActive()}`;
   // Only ids, so they fit into one parameter, unlike the bodies.
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
+  // The deliveries come first, because they are inserted only for an event that is not stored yet.
   return combine({
     deliveries: insertFrom(
       deliveries,

@@ -84,7 +84,8 @@ async function readEarly(
   });
   await next();
   // A refusal takes the place of what the route has responded, such as a 400. If the route awaited a read, it has failed with
-  // this very refusal (`c.error`), to which Hono has already responded.
+  // this very refusal (`c.error`), to which Hono has already responded. Thrown again, an error of the gate would be logged
+  // twice.
   await admission.catch((refusal) => {
     if (refusal !== c.error) throw refusal;
   });
@@ -139,8 +140,8 @@ export async function admit(c: Context<AppEnv>, keyHash: string): Promise<string
   }
   const { verdict, keyId, workspaceId, rateLimit, expiresAt } = result;
   const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
-  // While the window has requests left, the gate must count each one, even without access. Only the gate knows when a
-  // key that expires gets 401.
+  // While the window has requests left, the gate must count each one, even without access. The refusal of a key that expires
+  // is not cached, so that it gets 401 as soon as it has expired.
   if (rateLimit.remaining === 0 && expiresAt === null)
     recentRefusals.set(keyHash, refusal, calledAt);
   knownKeys.delete(keyHash);
