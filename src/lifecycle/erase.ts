@@ -21,7 +21,8 @@ import {
   type Statements,
 } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
-import { apiKeys, moves, workspaces } from "../db/schema.ts";
+import { apiKeys, moves, subscriptions, workspaces } from "../db/schema.ts";
+import { endSubscriptions } from "../delivery/ending.ts";
 import { GATED_KEY, type GatedKey } from "../workspaces/key-rows.ts";
 import { selectRows, sourcesOf } from "../workspaces/rows.ts";
 import {
@@ -99,12 +100,15 @@ export function noteInvalidated(keys: GatedKey[]): Part {
   return qb.update(apiKeys).set({ lastUsedAt: null }).where(inJson(apiKeys.id, ids));
 }
 
-/** Ends the access of a workspace for good, in its own database. From now on, nothing is sent for it. */
-export function closeWorkspace(id: string): Part {
-  return qb
-    .update(workspaces)
-    .set({ accessGranted: false })
-    .where(and(eq(workspaces.id, id), eq(workspaces.accessGranted, true)));
+/** Closes a workspace for good, in its own database: ends its access and deletes its subscriptions. */
+export function closeWorkspace(id: string, now: number): Statements<unknown> {
+  return combine({
+    access: qb
+      .update(workspaces)
+      .set({ accessGranted: false })
+      .where(and(eq(workspaces.id, id), eq(workspaces.accessGranted, true))),
+    subscriptions: endSubscriptions(eq(subscriptions.workspaceId, id), { deletedAt: now }),
+  });
 }
 
 /**

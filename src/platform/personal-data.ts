@@ -132,7 +132,7 @@ export const eraseWorkspace = operation({
     if (closed.keys.length === GATES_AT_ONCE) return { done: false };
     // If its database is no longer bound, the workspace would look erased.
     expectDatabase(env, closed.database);
-    await commit(db, { closed: closeWorkspace(workspaceId) });
+    await commit(db, closeWorkspace(workspaceId, now));
     while ((await commit(openDirectory(env), clearChanges(workspaceId))) > 0)
       if (!hasMore()) return { done: false };
     let done = true;

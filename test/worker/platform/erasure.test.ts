@@ -6,6 +6,7 @@ import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { STATEMENTS_MAX } from "../../../src/db/budget.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { attempts, erasedLeads, leads } from "../../../src/db/schema.ts";
+import { findLate } from "../../../src/delivery/wake.ts";
 import { beginErasure, closeWorkspace, eraseAllRows } from "../../../src/lifecycle/erase.ts";
 import { deleteOldErasedLeads, eraseLeadRows } from "../../../src/lifecycle/erase-leads.ts";
 import { eraseLeads as erasure } from "../../../src/platform/personal-data.ts";
@@ -277,7 +278,7 @@ describe("eraseWorkspace", () => {
   test("reads each row a few times, in however many pieces", async () => {
     const { workspaceId } = await openWorkspace();
     await fillLeads(workspaceId, 20_000);
-    await commit(db, closeWorkspace(workspaceId));
+    await commit(db, closeWorkspace(workspaceId, Date.now()));
     const other = (await openWorkspace()).workspaceId;
     const ids = Array.from({ length: 20_000 }, (_, i) => `whk_${i}`);
     await insertSubscriptions(ids.map((id) => ({ id, workspaceId: other })));
@@ -289,12 +290,27 @@ describe("eraseWorkspace", () => {
     expect(rows.read).toBeLessThan(25 * 20_000);
   });
 
-  test.each([true, false])(
-    "leaves no secret of a subscription, whether it was deleted before: %s",
-    async (isDeleted) => {
+  test("leaves no pending delivery that the scheduled job would wake for as long as it takes", async () => {
+    const now = Date.now();
+    const { id, workspaceId } = await owed(1, now);
+    const other = await owed(1, now);
+    await commit(db, closeWorkspace(workspaceId, now));
+    await dispatchAt(now, [id], answered(200));
+    const { wakeUps } = await findLate(db, "", now + HOUR_MS);
+    const ids = wakeUps.map(({ subscriptionId }) => subscriptionId);
+    expect([ids.includes(id), ids.includes(other.id)]).toEqual([false, true]);
+  });
+
+  test.each(["was deleted before", "is deleted in the process"])(
+    "leaves no secret of a subscription that %s",
+    async (when) => {
       const { id, workspaceId } = await owed(0, Date.now());
       await Platform.rotateWebhookSecret({ webhookId: id });
-      if (isDeleted) await Platform.deleteWebhook({ webhookId: id });
+      if (when === "was deleted before") await Platform.deleteWebhook({ webhookId: id });
+      else {
+        await commit(db, closeWorkspace(workspaceId, Date.now()));
+        await dispatchAt(Date.now(), [id], answered(200));
+      }
       expect(await tablesWith(id)).toContain("subscriptions");
       await Platform.eraseWorkspace({ workspaceId });
       for (const gone of [id, workspaceId]) expect(await tablesWith(gone)).toEqual([]);
@@ -364,7 +380,7 @@ describe("eraseWorkspace", () => {
     }
     const { apiKey } = await Platform.createApiKey({ workspaceId });
     // Stops before the gates are told.
-    await commit(db, closeWorkspace(workspaceId));
+    await commit(db, closeWorkspace(workspaceId, Date.now()));
     expect((await openApi(apiKey).get("/v1/leads")).status).toBe(403);
     expect(await eraseAllRows(db, workspaceId, () => false)).toBe(false);
     // No leads before all events are gone.
