@@ -20,3 +20,8 @@ export function isoTime(ms: number): string {
 export function isoTimeOrNull(time: number | null): string | null {
   return time === null ? null : isoTime(time);
 }
+
+/** Returns the UTC day of a time, such as `2026-11-28`. */
+export function dayOf(time: number): string {
+  return isoTime(time).slice(0, 10);
+}

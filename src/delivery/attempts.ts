@@ -1,6 +1,6 @@
 import { type Placeholder, type SQL, sql } from "drizzle-orm";
 import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
-import { DAY_MS, isoTime } from "../contract/time.ts";
+import { DAY_MS, dayOf } from "../contract/time.ts";
 import { excluded, insertFrom, mapColumns } from "../db/builder.ts";
 import { attempts, type DailyCounts, deliveries, subscriptions } from "../db/schema.ts";
 
@@ -102,13 +102,8 @@ export const WITH_ADDED_COUNTS = sql`(
     GROUP BY 1))`;
 
 /** SQL expression: how many responses were stored for a subscription on a day. */
-export function responsesOn(day: string | SQL | Placeholder): SQL<number> {
+export function responsesOn(day: string | Placeholder): SQL<number> {
   return sql<number>`coalesce(${subscriptions.dailyCounts}->${day}->>'responses', 0)`;
-}
-
-/** Returns the UTC day of a time, such as `2026-11-28`. */
-export function dayOf(time: number): string {
-  return isoTime(time).slice(0, 10);
 }
 
 function boundOf(durationMs: number): number {

@@ -1,6 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
+import { dayOf } from "../contract/time.ts";
 import { fromJson, mapColumns, qb } from "../db/builder.ts";
 import {
   combine,
@@ -23,7 +24,6 @@ import { isActive } from "../db/states.ts";
 import {
   countAttempts,
   countsToAdd,
-  dayOf,
   insertAttempts,
   responsesOn,
   WITH_ADDED_COUNTS,

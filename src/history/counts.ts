@@ -1,7 +1,7 @@
 import { WebhookEvent } from "../contract/enumerations.ts";
-import { DAY_MS } from "../contract/time.ts";
+import { DAY_MS, dayOf } from "../contract/time.ts";
 import type { DailyCounts } from "../db/schema.ts";
-import { DAYS_COUNTED, dayOf, RESPONSE_TIME_BOUNDS_MS } from "../delivery/attempts.ts";
+import { DAYS_COUNTED, RESPONSE_TIME_BOUNDS_MS } from "../delivery/attempts.ts";
 import type { DayView } from "./views.ts";
 
 /* Shows the daily counts of delivery attempts, which delivery/attempts.ts adds up. */

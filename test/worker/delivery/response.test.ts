@@ -3,8 +3,8 @@ import { and, eq, isNotNull } from "drizzle-orm";
 import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
 import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
+import { dayOf } from "../../../src/contract/time.ts";
 import { attempts } from "../../../src/db/schema.ts";
-import { dayOf } from "../../../src/delivery/attempts.ts";
 import {
   HEADERS_KEPT_BYTES,
   openResponse,

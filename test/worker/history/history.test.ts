@@ -8,10 +8,9 @@ import {
   RESPONSES_PER_DAY,
   RETRY_WAITS_SECONDS,
 } from "../../../src/contract/limits.ts";
-import { isoTime } from "../../../src/contract/time.ts";
+import { dayOf, isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { PRIORITY } from "../../../src/db/schema.ts";
-import { dayOf } from "../../../src/delivery/attempts.ts";
 import {
   DELIVERIES_EXAMINED_MAX,
   type DeliveryFilter,
