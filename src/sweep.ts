@@ -29,8 +29,8 @@ const MOVES_STATEMENTS = 200;
 const ENDED_PASSES = 5;
 
 /**
- * The context of a job: a database, and a budget of its own, so that no job uses up the statements of another. The
- * next run continues a job that does not finish.
+ * The context of a job: a database and a budget. That of a long job is its own, so that none uses up the statements of
+ * another. The next run continues a job that does not finish.
  */
 interface JobContext extends Placement {
   /** The bindings, whose statements are spent from the budget. */
@@ -42,7 +42,7 @@ type Job = (context: JobContext) => Promise<unknown>;
 
 /** The jobs that continue while their budget lasts, in each database. */
 const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, limitPending, continueReplays];
-/** The jobs that take some sixty statements together, in each database. */
+/** The jobs that take some twenty statements together, in each database. */
 const SHORT_JOBS: Job[] = [wakeLate, deleteEnded, deleteOld];
 
 /**
@@ -76,9 +76,10 @@ export async function sweep(env: Env, now: number): Promise<void> {
   }
 
   const running = [runMoves()];
-  for (const database of databases)
-    for (const job of [...LONG_JOBS, ...SHORT_JOBS])
-      running.push(run(job, database, whole.share(share)));
+  for (const database of databases) {
+    for (const job of LONG_JOBS) running.push(run(job, database, whole.share(share)));
+    for (const job of SHORT_JOBS) running.push(run(job, database, whole));
+  }
   await Promise.all(running);
 
   const metered = whole.meter(env);

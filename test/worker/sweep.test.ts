@@ -4,7 +4,13 @@ import { eq, ne } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { newEventId, randomId } from "../../src/contract/ids.ts";
 import { commit } from "../../src/db/client.ts";
-import { automations, deliveries, PRIORITY, subscriptions } from "../../src/db/schema.ts";
+import {
+  automations,
+  deliveries,
+  PRIORITY,
+  subscriptions,
+  sweepPositions,
+} from "../../src/db/schema.ts";
 import { LEASE_MS } from "../../src/dispatch/claims.ts";
 import worker from "../../src/index.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
@@ -278,18 +284,28 @@ describe("a sweep of hundreds of workspaces", () => {
   test("has a share for each job: what one uses up, the others do not lack", async () => {
     const { env, fast } = isolated();
     const overdue = await owed(1, NOW - HOUR_MS);
-    await recordRemoved();
-    // A job that never ends: something to remove is found each time.
+    const expired = await fill(31 * DAY_MS);
+    // A job that never ends: each time, another subscription has something pending. Retention waits for its end.
     const { DB } = observedDatabase();
-    const endless = interposed(DB, async ({ texts, go }) => {
-      const results = await go();
-      if (/DELETE FROM "?runs/.test(texts.join())) results.at(-1).results = [{ id: "aut_0" }];
-      return results;
+    const endlessJob = Promise.withResolvers<void>();
+    let asked = 0;
+    const endless = interposed(DB, async ({ texts, values, go }) => {
+      const parts = values.flat();
+      if (parts.includes("retention")) await endlessJob.promise;
+      if (parts.includes("pending") && /^insert/.test(texts.join())) endlessJob.resolve();
+      const found = await go();
+      if (!/ AS isOver/.test(texts.join())) return found;
+      asked++;
+      return { ...found, results: [{ subscriptionId: `whk_${asked}`, slow: 0, isOver: 0 }] };
     });
     await sweep({ ...env, ...inDatabase({ DB: endless }) }, NOW);
+    expect(asked).toBeGreaterThan(50);
     expect(to(overdue.id, fast)).toHaveLength(1);
+    expect(await eventsIn(expired)).toBe(0);
     const { problems } = await findServiceHealth(env, NOW);
     expect(problems.join()).not.toContain("sweep");
+    // The place of a subscription that does not exist.
+    await db.delete(sweepPositions);
   });
 });
 
