@@ -56,6 +56,20 @@ test.each(["DB", "DB_2"] as const)(
   },
 );
 
+test("a call that was checked before an erasure began records nothing, and says why", async () => {
+  const { workspaceId } = await openWorkspaceIn("DB");
+  const slow = interposed(databaseOf("DB"), async ({ texts, go }) => {
+    if (texts.some((text) => text.startsWith('insert into "leads"')))
+      await cutOffErasure(workspaceId, "DB");
+    return go();
+  });
+  const input = { workspaceId, leads: [leadReport("late")] };
+  const recording = platformOf(deploymentWith({ DB: slow })).recordLeads(input);
+  expect(await errorOf(recording)).toContain("workspaceId: this workspace is being erased");
+  expect(await tablesWith("DB", workspaceId)).not.toContain("leads");
+  await eraseAll(workspaceId);
+});
+
 /** Begins to erase a workspace, which is cut off before anything in its database is erased. */
 async function cutOffErasure(workspaceId: string, database: DatabaseName) {
   const cut = interposed(databaseOf(database), async ({ texts, go }) =>
