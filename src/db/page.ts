@@ -78,7 +78,8 @@ const FEW = PAGE_MAX_BYTES / RECORD_MAX_BYTES;
  * caller passes the values of all others, such as `workspaceId`.
  *
  * @param select selects the rows with the condition `isOnPage`, without order and limit.
- * @param bytes SQL expression: the approximate size of an item, if not that of its columns.
+ * @param bytes SQL expression over the names of the selected fields: the approximate size of an item, if not that of these
+ *   fields.
  */
 export function preparePage<Row extends object>({
   order,
@@ -109,7 +110,7 @@ export function preparePage<Row extends object>({
   };
 }
 
-/** A row of a page, with the size of the page up to it, in bytes. */
+/** A row of a page, with the size of the page up to it, in bytes: 0 on a page of up to `FEW` items, which always fits. */
 interface SizedRow<Row> {
   row: Row;
   pageBytes: number;

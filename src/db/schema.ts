@@ -565,7 +565,7 @@ export const replays = sqliteTable(
 
 /**
  * Where each resumable part of the scheduled job stopped. `npm run restore` also adds a row before a database goes back:
- * see `markPresent` in scripts/restore/statements.ts.
+ * see `markPresent` in scripts/restore/restoration.ts.
  */
 export const sweepPositions = sqliteTable("sweep_positions", {
   part: text().primaryKey(),

@@ -234,7 +234,7 @@ function circuitAfterFailure(
   const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
   const wasOpen = probeAt > 0;
   const openedMeanwhile = startedClosed && wasOpen;
-  // It says nothing about the endpoint since then, except how long the endpoint asks to be left alone.
+  // A failure that began before the circuit opened only tells how long the endpoint asks to be left alone.
   if (openedMeanwhile)
     return { rejected, failures, ...last, probeAt: Math.max(probeAt, askedUntil) };
   const isOutage = failureOf(outcome) !== "rejected";

@@ -27,7 +27,7 @@ import { nextSendAt, subscriptionsWithPending } from "./due.ts";
 /** The queue that carries a subscription's wake-up messages. */
 export type QueueName = "fast" | "slow";
 
-export function queueOf({ slow }: { slow: boolean }): QueueName {
+export function queueOf({ slow }: { slow: boolean | 0 | 1 }): QueueName {
   return slow ? "slow" : "fast";
 }
 
@@ -96,12 +96,12 @@ export async function noteMessage(db: Database, { subscriptionId, wakeAt }: Wake
  */
 export function selectWakeUps(workspaceId: string, now: number): Statements<WakeUp[]> {
   return readAs(selectFreeSubscriptions({ workspaceId, now }), (rows) =>
-    rows
-      .filter(
+    toWakeUps(
+      rows.filter(
         ({ nextSendAt, nextMessageAt }) =>
           nextSendAt !== null && !arrivesInTime(nextMessageAt, nextSendAt, now),
-      )
-      .map(({ subscriptionId, slow }) => ({ subscriptionId, queue: queueOf({ slow }) })),
+      ),
+    ),
   );
 }
 
@@ -126,15 +126,13 @@ const selectFreeSubscriptions = prepared(
 /** A row of a query for subscriptions to wake. */
 interface ToWake {
   subscriptionId: string;
-  slow: 0 | 1;
+  /** A query in SQL returns 0 or 1. */
+  slow: boolean | 0 | 1;
 }
 
 /** Returns messages that wake subscriptions at once. */
 export function toWakeUps(rows: readonly ToWake[]): WakeUp[] {
-  return rows.map(({ subscriptionId, slow }) => ({
-    subscriptionId,
-    queue: queueOf({ slow: slow === 1 }),
-  }));
+  return rows.map(({ subscriptionId, slow }) => ({ subscriptionId, queue: queueOf({ slow }) }));
 }
 
 /** How long a delivery must have been due before the scheduled job wakes its subscription. */

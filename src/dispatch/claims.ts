@@ -109,8 +109,8 @@ export interface OutcomeToRecord extends DeliveryAfter {
 
 /** The changes that the requests of a claim have made. */
 export interface Settlement {
-  /** The subscription as it was claimed. */
-  subscription: ClaimedSubscription;
+  /** The fencing counter as it was claimed. */
+  epoch: number;
   outcomes: OutcomeToRecord[];
   state: SendingState;
   /** Events that are due at once, because another event of their type succeeded. */
@@ -139,7 +139,7 @@ export async function settle(
   now: number,
 ): Promise<Claim> {
   const { subscriptionId } = claimant;
-  const { subscription, outcomes, state, dueNow, disable, last } = settlement;
+  const { epoch, outcomes, state, dueNow, disable, last } = settlement;
   const attempts = outcomes.flatMap(({ outcome, ...one }) =>
     outcome === null ? [] : { ...one, outcome, subscriptionId },
   );
@@ -149,7 +149,7 @@ export async function settle(
     ...countsToAdd(countAttempts(attempts), now),
     dueNow: JSON.stringify(dueNow),
     sending: JSON.stringify({ ...state, last }),
-    epoch: subscription.epoch,
+    epoch,
   };
   const transaction = combine({
     // These three come before `changed`, which marks the outcomes as recorded: see `IS_UNRECORDED`.
@@ -184,7 +184,7 @@ const MAY_RECORD = isWritableOrDraining(subscriptions.workspaceId);
 const WE_LEASED_LAST = sql`${subscriptions.leasedBy} = ${HOLDER}`;
 /** The subscription, to which a settlement may write: no other dispatch has leased it since. */
 const MAY_SETTLE = sql`${SUBSCRIPTION} AND ${WE_LEASED_LAST} AND ${MAY_RECORD}`;
-/** At the end of a transaction. `leasedUntil` is 0 if this settlement has released the lease, and past if it has run out. */
+/** At the end of a transaction. `leasedUntil` is 0 if this settlement has released the lease. */
 const IS_LEASED = sql`(${MAY_SETTLE} AND ${subscriptions.leasedUntil} > 0)`;
 const IS_FREE = sql`${subscriptions.leasedUntil} <= ${NOW}`;
 
@@ -205,8 +205,8 @@ const IS_CURRENT = sql`${sql.placeholder("epoch")} = (SELECT ${subscriptions.epo
 const WAS_RESCHEDULED = sql`((${deliveries.priority}, ${deliveries.dueAt})
   IS NOT (change.value->>'$.claimed.priority', change.value->>'$.claimed.dueAt'))`;
 /**
- * The outcome decides nothing about the delivery: it was resent or replayed since the claim, or failed at the former URL.
- * The attempt is stored, and the delivery stays pending as its row says now.
+ * The outcome decides nothing about the delivery: it was resent or replayed since the claim, or it failed, and the
+ * subscription was changed since (`IS_CURRENT`). The attempt is stored, and the delivery stays pending as its row says now.
  */
 const IS_OVERTAKEN = sql`(${WAS_RESCHEDULED} OR change.value->>'state' <> 'delivered' AND NOT ${IS_CURRENT})`;
 

@@ -65,6 +65,7 @@ async function dispatchAll(wakeUps: WakeUpMessage[], env: Env, sender: Sender): 
     now: Date.now,
     random: Math.random,
     prepare: sender.prepare,
+    // Counts attempts for the log.
     async attempt(...request) {
       const outcome = await sender.attempt(...request);
       count[succeeded(outcome) ? "delivered" : "failed"]++;

@@ -154,7 +154,8 @@ async function sendClaimed(
   // Only a failure disables: neither a success nor a resend that fails, which `afterAttempt` does not count.
   const hasFailed = state.failures > subscription.failures;
   const disable = hasFailed && mustDisable(state, ports.now());
-  return { subscription, outcomes, state, dueNow, disable, last, isStopped };
+  const { epoch } = subscription;
+  return { epoch, outcomes, state, dueNow, disable, last, isStopped };
 
   async function sendOne(delivery: PreparedDelivery): Promise<void> {
     const { eventId, type, attemptsMade, priority, dueAt } = delivery;

@@ -85,7 +85,6 @@ export function announce(
           type,
           body: sql`coalesce(draft.value->>'body', '')`,
           leadId: sql`iif(draft.value->>'body' IS NULL, draft.value->>'subject', NULL)`,
-          // Retention and moves find the deliveries of an event through it.
           owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isSubscriber})`,
           createdAt: now,
         },

@@ -28,9 +28,10 @@ import type { AppEnv } from "./context.ts";
  * key's window has requests left.
  *
  * A write takes these steps, in an order that lets no client delay it once it is admitted:
- * 1. Its body is read.
+ * 1. Its body is read. An error, such as 413, comes after a refusal.
  * 2. The key's gate admits it.
- * 3. The route handles it. Its transactions fail if the key was revoked, or access has ended, in the meantime.
+ * 3. The route handles it, and responds to the error of the body, if there is one. Its transactions fail if the key was
+ *    revoked, or access has ended, in the meantime.
  *
  * A read takes one network hop less if this isolate has cached the workspace of its key (`handleRead`).
  *
@@ -40,7 +41,7 @@ import type { AppEnv } from "./context.ts";
 export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   const keyHash = await identifyKey(c);
   if (c.req.method === "GET" || c.req.method === "HEAD") return handleRead(c, next, keyHash);
-  // An error, such as 413 or 415, comes after a refusal. A route that takes a body responds to it (`jsonBody`).
+  // A route that takes a body responds to its error (`jsonBody`).
   await readBody(c).catch(() => {});
   const database = await admit(c, keyHash);
   const guard = guardWrites(c.get("workspaceId"), { keyId: c.get("keyId") });
@@ -83,9 +84,8 @@ async function readEarly(
     return database === known.database ? early : work(openNamed(c.env, database));
   });
   await next();
-  // A refusal takes the place of what the route has responded, such as a 400. If the route awaited a read, it has failed with
-  // this very refusal (`c.error`), to which Hono has already responded. Thrown again, an error of the gate would be logged
-  // twice.
+  // A refusal takes the place of the route's own response, such as a 400. A route that awaited a read has failed with the
+  // refusal itself. Hono has then already handled it, as `c.error`, and it must not be logged twice.
   await admission.catch((refusal) => {
     if (refusal !== c.error) throw refusal;
   });
@@ -104,7 +104,7 @@ export async function identifyKey(c: Context<AppEnv>): Promise<string> {
   const keyHash = await hashApiKey(key);
   const now = Date.now();
   if (now < (unknownKeys.get(keyHash) ?? 0)) throw await failedAuthentication(c);
-  const repeated = recentRefusals.repeatRefusal(keyHash, now);
+  const repeated = recentRefusals.findUsedUp(keyHash, now);
   if (repeated) {
     if (repeated.verdict === "rate_limited") countRepeated(keyHash, now);
     setIdentity(c, repeated);
@@ -138,14 +138,12 @@ export async function admit(c: Context<AppEnv>, keyHash: string): Promise<string
     knownKeys.set(keyHash, { workspaceId, database, earlyReads: rateLimit.remaining });
     return database;
   }
-  const { verdict, keyId, workspaceId, rateLimit, expiresAt } = result;
-  const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
   // While the window has requests left, the gate must count each one, even without access. The refusal of a key that expires
   // is not cached, so that it gets 401 as soon as it has expired.
-  if (rateLimit.remaining === 0 && expiresAt === null)
-    recentRefusals.set(keyHash, refusal, calledAt);
+  if (result.rateLimit.remaining === 0 && result.expiresAt === null)
+    recentRefusals.set(keyHash, result, calledAt);
   knownKeys.delete(keyHash);
-  throw toError(refusal);
+  throw toError(result);
 }
 
 function setIdentity(
@@ -188,7 +186,7 @@ export function parseBearer(header: string | undefined): string | null {
 export async function failedAuthentication(c: Context<AppEnv>): Promise<ApiError> {
   const { network, block } = addressOf(c);
   const calledAt = Date.now();
-  const recent = [network, block].map((name) => failingAddresses.repeatRefusal(name, calledAt));
+  const recent = [network, block].map((name) => failingAddresses.findUsedUp(name, calledAt));
   const known = recent.find((refusal) => refusal !== null);
   if (known) {
     c.set("rateLimit", known.rateLimit);

@@ -14,7 +14,8 @@ export interface AppEnv {
     /** The id of the request, for the log and the client. */
     requestId: string;
     /**
-     * The window that the rate limit headers report. While it is undefined, they report the window of the IP address.
+     * The window that the rate limit headers report: that of the key or, after a failed authentication, that of the IP
+     * address. While it is undefined, they report what this isolate has cached of the IP address (`addressWindow`).
      */
     rateLimit: RateLimit | undefined;
     /** The grant of the portal session, and the name of its workspace. */

@@ -23,6 +23,8 @@ const SECURITY_HEADERS = [
 
 const RAY = /^[0-9a-f]{16}(-[A-Z]{3})?$/;
 
+const isExact = ({ path }: { path: string }) => !path.endsWith("*");
+
 /** Adds the headers of the contract to every response, and logs the request. */
 export const finishResponse = createMiddleware<AppEnv>(async (c, next) => {
   const startedAt = Date.now();
@@ -110,8 +112,6 @@ export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
     throw new DatabaseTimeout("the read took too long");
   });
 });
-
-const isExact = ({ path }: { path: string }) => !path.endsWith("*");
 
 /** The delay after which a client may retry a request that failed with a transient error. */
 export const RETRY_AFTER_SECONDS = 5;

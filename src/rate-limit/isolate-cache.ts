@@ -37,10 +37,10 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
   }
 
   /**
-   * Repeats a refusal whose window is used up, with the window as of `now`. Returns null if the gate must be called,
-   * because it is not cached, or its window has something left.
+   * Returns a result whose window is used up, with the window as of `now`. Returns null if the gate must be called: no
+   * result is cached, it is older than `REFUSING_MS`, or its window has something left.
    */
-  repeatRefusal(name: string, now: number): Result | null {
+  findUsedUp(name: string, now: number): Result | null {
     const known = this.#known.get(name);
     const rateLimit = this.findWindow(name, now);
     if (!known || !rateLimit || rateLimit.remaining > 0 || now >= known.calledAt + REFUSING_MS)

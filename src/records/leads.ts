@@ -44,7 +44,7 @@ const readPage = preparePage({
     .select(LEAD_COLUMNS)
     .from(leads)
     .where(and(eq(leads.workspaceId, sql.placeholder("workspaceId")), isOnPage(LEAD_ORDER))),
-  // Two hexadecimal digits are one byte of JSON.
+  // The field `sealed` of `LEAD_COLUMNS`, of which two hexadecimal digits are one byte of JSON.
   bytes: sql`octet_length(sealed) / 2 + ${OTHER_BYTES}`,
 });
 

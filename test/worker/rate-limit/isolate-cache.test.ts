@@ -25,7 +25,7 @@ function repeatAt(now: number, { remaining = 0, resetMs = 60_000 }) {
     expiresAt: null,
   };
   recentRefusals.set(name, refusal, 0);
-  return recentRefusals.repeatRefusal(name, now)?.rateLimit ?? null;
+  return recentRefusals.findUsedUp(name, now)?.rateLimit ?? null;
 }
 
 test.each([
