@@ -200,7 +200,11 @@ function limits(): string {
         kibibytes(RECORD_MAX_BYTES),
         "Accept bodies of up to 2 MB, so that larger records of a later version fit.",
       ],
-      ["Requests of a webhook at a time", `1 to ${CONCURRENCY_MAX}`, ""],
+      [
+        "Requests of a webhook at a time",
+        `1 to ${CONCURRENCY_MAX}, depending on your responses; you cannot set it`,
+        `At 100 ms a response, that is at most ${CONCURRENCY_MAX * 10} a second.`,
+      ],
       [
         "Response that counts as slow",
         `${words(SLOW_RESPONSE_MS / 1000)} or more`,

@@ -41,7 +41,7 @@ const INTERNAL_ERROR = -32_603;
 const REFUSED = -32_010;
 
 /** The sentences that the tool of a list has beyond the description of its route. */
-const ASK_FOR_FEW = ` Ask for few, such as \`limit\` 5: one can be ${RECORD_MAX_BYTES / 1024} KB.`;
+const ASK_FOR_FEW = ` Ask for few, such as \`limit\` 5: one can be ${RECORD_MAX_BYTES / 1024} KiB.`;
 
 /** The messages with which a client connects. With an invalid key, they fail by HTTP status, as clients expect. */
 const HANDSHAKE = ["initialize", "server/discover"];

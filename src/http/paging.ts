@@ -31,7 +31,7 @@ const { min, max } = PAGE_LIMIT;
 
 /** The beginning of every list's description. @param by what the list is sorted by. */
 export function listOrder(by: string): string {
-  return `Newest first, by ${by}. Follow \`next_cursor\` until it is null, even after a short page. Items that come or go meanwhile make you neither miss nor repeat others.`;
+  return `Newest first, by ${by}. Follow \`next_cursor\` until it is null, even after a short page. If items come or go meanwhile, you get each of the others once.`;
 }
 
 /** The query parameters of every list. A `limit` has decimal digits, and is never clamped. */

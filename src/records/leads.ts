@@ -210,7 +210,10 @@ export const Lead = z
     ...SHOWN_PERSON,
     created_at: timeField("When the lead was captured."),
   })
-  .openapi("Lead", { description: "A person who showed interest, captured by an agent." });
+  .openapi("Lead", {
+    description:
+      "A capture of a person by an agent. A person who is captured twice is two leads, with two ids.",
+  });
 
 export type Lead = z.infer<typeof Lead>;
 

@@ -514,9 +514,10 @@ export const en = {
     submit: "Save",
     result: "The changes are saved.",
     unchanged: "Nothing was changed.",
-    headersStay: "Custom headers do not follow the webhook to another host: add them again there.",
+    headersStay:
+      "Custom headers do not follow the webhook to another host or port: add them again there.",
     headersDropped: (names: string) =>
-      `The changes are saved. These headers were removed, because the new URL has another host: ${names}.`,
+      `The changes are saved. These headers were removed, because the new URL has another host or port: ${names}.`,
   },
 
   headers: {
@@ -543,7 +544,7 @@ export const en = {
 
   history: {
     title: "History",
-    lead: `What was changed in this workspace, where and by whom: webhooks, API keys, access, and links to this portal. Entries are kept for a year. Of the changes of webhooks with one API key, the first ${KEY_CHANGES_PER_DAY} of a day are listed. Of those in this portal that are not about a URL, a secret or a header, at least the newest ${number(PORTAL_CHANGES_KEPT)} are listed.`,
+    lead: `What was changed in this workspace, where and by whom: webhooks, API keys, access, and links to this portal. Entries are kept for a year. The list has the first ${KEY_CHANGES_PER_DAY} changes a day of webhooks with one API key. It has every change in this portal of a URL, a secret or a header, and at least the newest ${number(PORTAL_CHANGES_KEPT)} of the others.`,
     empty: "No changes",
     emptyText: "Nothing was changed at the time of this page.",
   },

@@ -480,9 +480,9 @@ export const fr: Texts = {
     result: "Les modifications ont été enregistrées.",
     unchanged: "Rien n’a été modifié.",
     headersStay:
-      "Les en-têtes personnalisés ne suivent pas le webhook vers un autre hôte : ajoutez-les à nouveau.",
+      "Les en-têtes personnalisés ne suivent pas le webhook vers un autre hôte ou un autre port : ajoutez-les à nouveau.",
     headersDropped: (names) =>
-      `Les modifications ont été enregistrées. Ces en-têtes ont été retirés, car l’hôte a changé : ${names}.`,
+      `Les modifications ont été enregistrées. Ces en-têtes ont été retirés, car l’hôte ou le port a changé : ${names}.`,
   },
 
   headers: {

@@ -120,7 +120,7 @@ const PAGINATION = `Lists are paginated, newest first:
 
 Continue while \`has_more\` is true; \`next_cursor\` is null on the last page. A page may have fewer items than \`limit\` although \`has_more\` is true, for instance when its items are large.
 
-Items that are added or removed while you paginate make you neither miss nor repeat others. A cursor is opaque, does not expire, and is only valid for its own list, with any key of the workspace. Any other cursor gives 400 with the reason \`unreadable\`.`;
+If items are added or removed while you paginate, you still get each of the others once. A cursor is opaque, does not expire, and is only valid for its own list, with any key of the workspace. Any other cursor gives 400 with the reason \`unreadable\`.`;
 
 const RATE_LIMITS = `Every key may make a fixed number of requests per window. Every response to a request with a valid key shows the state of its window:
 
