@@ -236,6 +236,8 @@ test.each([
     "docs/data.md",
     `${FULL_SHARE_MAX * 100}% full (${(FULL_SHARE_MAX * DATABASE_MAX_BYTES) / 1e9} of ${DATABASE_MAX_BYTES / 1e9} GB)`,
   ],
+  ["docs/data.md", `${variablesOf(ROOT)("EVENTS_KEPT_DAYS")} days (\`EVENTS_KEPT_DAYS\`)`],
+  ["docs/data.md", `the newest ${variablesOf(ROOT)("EVENTS_KEPT_MAX")} (\`EVENTS_KEPT_MAX\`)`],
   ["docs/recording.md", `for ${REMOVED_AUTOMATIONS_KEPT_DAYS} days, a report`],
   ["docs/recording.md", `Beyond ${shown(PENDING_MAX)} pending deliveries`],
   ["docs/recording.md", `in 100 ms takes at most ${CONCURRENCY_MAX * 10} a second`],

@@ -8,7 +8,9 @@ import { fr } from "../../site/portal/texts/fr.ts";
 const read = (file: string) => readFileSync(join(ROOT, file), "utf8");
 
 const RUNBOOK = read("docs/runbook.md");
-const ALARMS: { name: string }[] = JSON.parse(read("scripts/alarms/alarms.json"));
+const ALARMS: { name: string; count?: number; minutes?: number }[] = JSON.parse(
+  read("scripts/alarms/alarms.json"),
+);
 const alarms = ALARMS.map(({ name }) => name);
 const SOURCES = readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" })
   .filter((file) => /\.tsx?$/.test(file) && file !== "log.ts")
@@ -39,12 +41,20 @@ const sections = [
   ...subsectionsOf("Alarms"),
   ...problems,
   ...subsectionsOf("Errors in the log"),
-  ...subsectionsOf("Checks on a schedule"),
+  ...subsectionsOf("Metrics and checks"),
 ];
 
 test("the runbook has a section for each alarm, in the order of alarms.json", () => {
   expect(alarms.length).toBeGreaterThan(5);
   expect(subsectionsOf("Alarms").map(withoutTicks)).toEqual(alarms);
+});
+
+test("the runbook has the threshold of each alarm that log lines raise", () => {
+  const rows = [...sectionOf("## Setting up the alarms").matchAll(/^\| `(.+)` \| (.+) \|$/gm)];
+  const raised = ALARMS.filter(({ count }) => count !== undefined);
+  expect(rows.map(([, name, threshold]) => [name, threshold])).toEqual(
+    raised.map(({ name, count, minutes }) => [name, `${count} in ${minutes} min`]),
+  );
 });
 
 test("the pages build the Worker before they set its triggers, for which wrangler reads the assets", () => {
