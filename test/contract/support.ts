@@ -387,8 +387,8 @@ export async function eventually<Value>(
  */
 export function openReceiver(answers = "204") {
   const path = `/${randomUUID()}/${answers}`;
-  const read = async (): Promise<Received[]> => {
-    const response = await fetch(inject("subscribersAddress") + path);
+  const read = async (query = ""): Promise<Received[]> => {
+    const response = await fetch(inject("subscribersAddress") + path + query);
     const posts = (await response.json()) as Post[];
     return posts.map(({ method, headers, body, at }) => {
       const rawBody = Buffer.from(body, "base64");
@@ -398,10 +398,10 @@ export function openReceiver(answers = "204") {
   return {
     url: inject("subscribersUrl") + path,
     /** What it has received so far, oldest first. */
-    read,
+    read: () => read(),
     /** Waits until it has received so many, and returns all that it has received. */
-    waitFor: async (count: number, timeoutMs?: number): Promise<Received[]> => {
-      const received = await eventually(read, ({ length }) => length >= count, timeoutMs);
+    waitFor: async (count: number, timeoutMs = ARRIVAL_MAX_MS): Promise<Received[]> => {
+      const received = await read(`?count=${count}&ms=${timeoutMs}`);
       expect(received.length, "what was posted in time").toBeGreaterThanOrEqual(count);
       return received;
     },
