@@ -7,8 +7,9 @@ import { afterEach, beforeAll, beforeEach, expect } from "vitest";
 import { deploy } from "../../../scripts/deploy/deployment.ts";
 import { parseOptions } from "../../../scripts/deploy/options.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import type { Runtime } from "../../../scripts/shared/runtime.ts";
 import { withAbsolutePaths, withTestSettings } from "../../../scripts/shared/test-settings.ts";
+import { shareRuntime } from "../../node/support/local-runtime.ts";
 import { runHere, startProgram } from "../../node/support/process.ts";
 import { serve } from "../../node/support/server.ts";
 import { type Cloudflare, startCloudflare } from "./cloudflare.ts";
@@ -84,9 +85,9 @@ export function useSite(lifetime: "test" | "file"): () => Site {
   let site: (Site & { close(): Promise<unknown> }) | undefined;
   let worker: Runtime;
   beforeAll(async () => {
-    worker = await startRuntime();
+    worker = await shareRuntime();
     if (lifetime === "file") site = await openSite(worker);
-    return () => Promise.all([worker.stop(), site?.close()]);
+    return () => site?.close();
   });
   if (lifetime === "test") {
     beforeEach(async () => {

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { build } from "esbuild";
 import { afterAll, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
-import { startRuntime } from "../../../scripts/shared/runtime.ts";
+import { shareRuntime } from "../../node/support/local-runtime.ts";
 import { opened } from "../../node/support/opened.ts";
 import { startReceiver } from "../../node/support/receiver.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
@@ -17,7 +17,7 @@ import { operationsOf } from "../../support/document.ts";
 const require = createRequire(import.meta.url);
 
 const receiver = await opened(startReceiver());
-const runtime = await opened(startRuntime({ assets: true }));
+const runtime = await shareRuntime();
 const { origin } = runtime.url;
 const { recordAutomations, recordRuns, recordLeads, subscribe, apiKey } =
   await openWorkspace(runtime);

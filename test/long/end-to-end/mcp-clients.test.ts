@@ -3,16 +3,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
-import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { install } from "../../node/support/client.ts";
-import { opened } from "../../node/support/opened.ts";
+import { shareRuntime } from "../../node/support/local-runtime.ts";
 import { runProgram } from "../../node/support/process.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
 
 /** Enough to connect with any of the clients, and to make the first calls. */
 const REQUESTS = 20;
 
-const runtime = await opened(startRuntime());
+const runtime = await shareRuntime();
 // The clients have packages of their own, because they are as large as those of this project.
 const folder = mkdtempSync(join(tmpdir(), "mcp-clients-"));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -3,7 +3,6 @@ import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { mintSecret, signatureHeaders } from "../../../src/endpoints/signature.ts";
 import {
   type Example,
@@ -11,14 +10,14 @@ import {
   type RunningExample,
   reasonToSkip,
 } from "../../node/support/examples.ts";
-import { opened } from "../../node/support/opened.ts";
+import { shareRuntime } from "../../node/support/local-runtime.ts";
 import { freePort } from "../../node/support/server.ts";
 import { openSocket } from "../../node/support/socket.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
 import { checkHere } from "../../support/checker.ts";
 import { until } from "../../support/until.ts";
 
-const runtime = await opened(startRuntime());
+const runtime = await shareRuntime();
 
 const ACCEPTED = [200, 204];
 const REFUSED = [400, 401];

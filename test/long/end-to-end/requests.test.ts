@@ -4,10 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { Document, type Entry } from "../../../site/openapi.ts";
 import { exampleRequest, LANGUAGES } from "../../../site/requests.ts";
 import { buildDocument } from "../../../src/http/document/document.ts";
+import { shareRuntime } from "../../node/support/local-runtime.ts";
 import { opened } from "../../node/support/opened.ts";
 import { startReceiver } from "../../node/support/receiver.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
@@ -33,7 +33,6 @@ const RUNNERS: Record<string, Runner> = {
   Java: {
     file: "Example.java",
     compile: ["javac"],
-    // Each is run once: optimising, and threads for its memory, take longer than they save.
     // Each is run once: optimising, and threads that free memory, take longer than they save.
     run: ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"],
   },
@@ -51,7 +50,7 @@ const entries = new Document(buildDocument("https://unused.example")).groups
 const ofEachMethod = new Map(entries.map((entry) => [entry.method, entry]));
 
 const receiver = await opened(startReceiver());
-const runtime = await opened(startRuntime());
+const runtime = await shareRuntime();
 const root = mkdtempSync(join(tmpdir(), "requests-"));
 afterAll(() => rmSync(root, { recursive: true }));
 

@@ -4,14 +4,14 @@ import { join } from "node:path";
 import { expect } from "vitest";
 import { callMethod } from "../../../scripts/platform/call.ts";
 import { print } from "../../../scripts/shared/terminal.ts";
-import { serverFileIn, startLocalRuntime } from "./local-runtime.ts";
+import { serverFileIn, shareWithCommands } from "./local-runtime.ts";
 import { platformOf } from "./platform-here.ts";
 import { runHere, runProgram, startInTerminal } from "./process.ts";
 
-/** Starts a server, and the commands that find it. The caller closes it. */
+/** Opens a server, and the commands that find it. The caller closes it. */
 export async function openPlatformCommand() {
   const folder = mkdtempSync(join(tmpdir(), "command-"));
-  const runtime = await startLocalRuntime(folder);
+  const runtime = await shareWithCommands(folder);
   const env = { ...process.env, LOCAL_SERVER_FILE: serverFileIn(folder) };
   const run =
     (script: string, stdin = "", more: NodeJS.ProcessEnv = {}) =>
@@ -47,10 +47,7 @@ export async function openPlatformCommand() {
       runtime.env.DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?")
         .bind(workspaceId)
         .first<number>("n"),
-    async close(): Promise<void> {
-      await runtime.stop();
-      rmSync(folder, { recursive: true, force: true });
-    },
+    close: () => rmSync(folder, { recursive: true, force: true }),
   };
 }
 
