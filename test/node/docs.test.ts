@@ -80,6 +80,19 @@ test.each(order)(
   },
 );
 
+test.each([
+  ["concepts", "How the concepts are related"],
+  ["webhooks", "How an event reaches your server"],
+])("the guide %s has the picture %j, for wide and narrow screens", (name, picture) => {
+  const html = textOf(`docs/guides/${name}.html`);
+  const named = html.matchAll(/<svg class="flow[^>]* role="img" aria-label(ledby)?="([^"]+)"/g);
+  const titles = [...named].map(([, isElement, given = ""]) => {
+    const [id] = given.split(" ");
+    return isElement ? new RegExp(`<title id="${id}">(.*?)<`).exec(html)?.[1] : given;
+  });
+  expect(titles).toEqual([picture, picture]);
+});
+
 test("each page leads to the next one of the contents, and back", () => {
   expect(order.length).toBe(pages.length - 1);
   for (const [place, path] of order.entries()) {
@@ -231,6 +244,15 @@ test.each([
   const found = search(words);
   expect(found[0], found.map(({ title }) => title).join()).toMatchObject({ id: url });
   expect(found[0]?.title).toMatch(new RegExp(`^${title}`));
+});
+
+test.each([
+  ["errors-codes", "/docs/guides/errors#codes"],
+  ["listAutomations", "/docs/reference/automations#listAutomations"],
+])("the section %s of the former single page is now at %s", (former, url) => {
+  expect(entries.filter((entry) => entry.former === former).map((entry) => entry.url)).toEqual([
+    url,
+  ]);
 });
 
 test("the search finds nothing for words that no page has", () => {

@@ -165,8 +165,36 @@ export async function tooSmallIn(page: Page): Promise<string[]> {
 /** The rules of axe that depend on colours. */
 const COLOUR_RULES = ["color-contrast", "link-in-text-block"];
 
-/** What axe finds wrong in the page's current state, but for its colours. */
-export async function structureViolationsIn(page: Page): Promise<string[]> {
+/**
+ * Lists the kinds of elements on the page: their names, classes and attributes, each with the element that it is in, and
+ * which heading follows which. Elements that only colour code have no structure.
+ */
+const KINDS = `(() => {
+  const nameOf = (e) => [e.localName, ...e.classList].join(".");
+  const kinds = new Set();
+  let heading = "";
+  for (const e of document.querySelectorAll("body, body :not(pre code *)")) {
+    const attributes = [...e.attributes].map(({ name, value }) =>
+      ["role", "type", "scope"].includes(name) ? name + "=" + value : name);
+    const isEmpty = e.textContent.trim() === "";
+    kinds.add([nameOf(e.parentElement), nameOf(e), isEmpty, ...attributes.toSorted()].join());
+    if (!/^h\\d$/.test(e.localName)) continue;
+    kinds.add(heading + " " + e.localName);
+    heading = e.localName;
+  }
+  return [...kinds];
+})()`;
+
+/**
+ * What axe finds wrong in the page's current state, but for its colours.
+ *
+ * @param seen the kinds of elements that were examined before. A page that has no others is not examined. Those of this
+ *   page are added.
+ */
+export async function structureViolationsIn(page: Page, seen: Set<string>): Promise<string[]> {
+  const kinds = await page.evaluate<string[]>(KINDS);
+  if (kinds.every((kind) => seen.has(kind))) return [];
+  for (const kind of kinds) seen.add(kind);
   const rules = Object.fromEntries(COLOUR_RULES.map((rule) => [rule, { enabled: false }]));
   return runAxe(page, "document", { rules });
 }
@@ -181,7 +209,11 @@ const LOOKS = `
   const behind = (e) => {
     const { backgroundColor: colour, backgroundImage, opacity } = styleOf(e);
     const isOpaque = !/^rgba|\\//.test(colour) && opacity === "1";
-    return [colour, backgroundImage, opacity, isOpaque || !e.parentElement ? "" : behind(e.parentElement)].join();
+    const own = [colour, backgroundImage, opacity].join();
+    // An element that paints nothing of its own looks like the one behind it.
+    const isClear = own === "rgba(0, 0, 0, 0),none,1";
+    const rest = isOpaque || !e.parentElement ? "" : behind(e.parentElement);
+    return isClear ? rest : own + rest;
   };
   const looks = new Map();
   for (const e of document.querySelectorAll("body *")) {

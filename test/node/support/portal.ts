@@ -16,8 +16,12 @@ export interface LinkOptions {
   returnUrl?: string;
 }
 
-/** For a file of tests: the built Worker, a subscriber's server and a browser. */
-export async function setStage() {
+/**
+ * For a file of tests: the built Worker, a subscriber's server and a browser.
+ *
+ * @param locale that of the reader's browser, where a test does not set another one.
+ */
+export async function setStage({ locale = "en-GB" } = {}) {
   let answer: Answer = 204;
   let leads = 0;
   const browser = await openBrowser();
@@ -75,13 +79,13 @@ export async function setStage() {
     },
     /** Opens the portal of a workspace through a link, in a new page. */
     open: async (workspaceId: string, device: BrowserContextOptions = {}) => {
-      const visit = await openPage(browser, runtime.url, { locale: "en-GB", ...device });
+      const visit = await openPage(browser, runtime.url, { locale, ...device });
       await enter(visit, workspaceId);
       return visit;
     },
     /** The empty page that the tests of a file have in turn, because another one would start a process. */
     takePage: async () => {
-      visit ??= await openPage(browser, runtime.url, { locale: "en-GB" });
+      visit ??= await openPage(browser, runtime.url, { locale });
       return visit;
     },
     /** Empties the page for the next test, which gets another one if this one `isSpent`. */

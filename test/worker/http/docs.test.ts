@@ -183,7 +183,7 @@ test.each(["/docs/guides/unknown", "/docs/unknown/", "/docs/guides/unknown.md"])
       headers: { Accept: "text/html,*/*" },
     });
     expect({ status, headers }).toEqual({ status: 404, headers: typed(PAGE_ANSWER, "text/html") });
-    expect(text).toContain("Page not found");
+    expect(text).toMatch(/Page not found.*<a href="\/docs\/guides\/troubleshooting">/s);
   },
 );
 
