@@ -56,7 +56,7 @@ export type Language = "fr" | "en";
  *   elsewhere.
  * - `arriving`: it is being copied to this database.
  */
-export type WriteLock = "draining" | "locked" | "arriving";
+type WriteLock = "draining" | "locked" | "arriving";
 
 export const workspaces = sqliteTable(
   "workspaces",
@@ -275,8 +275,8 @@ export const subscriptions = sqliteTable(
       .notNull()
       .default(false),
     /**
-     * When it was first found to have more than `PENDING_MAX` pending deliveries, an overflow; null if it was not. An
-     * attempt that starts later and succeeds clears it.
+     * When it was first found to have more than `PENDING_MAX` pending deliveries, an overflow; null if it was not. It is
+     * cleared once the last attempt of a claim has started later and succeeded.
      */
     pendingExhaustedAt: integer("pending_exhausted_at"),
     /** The last e-mail of each kind that administrators were sent. A recovery removes the failure. */
@@ -374,7 +374,7 @@ export const EMAIL_KINDS = [
 export type EmailKind = (typeof EMAIL_KINDS)[number];
 
 /** The last e-mail of each kind about a subscription, whether or not it arrived. */
-export type Announced = Partial<Record<EmailKind, AnnouncedEmail>>;
+type Announced = Partial<Record<EmailKind, AnnouncedEmail>>;
 
 /** An e-mail that was announced; times are Unix milliseconds. */
 export interface AnnouncedEmail {
@@ -605,7 +605,7 @@ export const moves = sqliteTable("moves", {
 });
 
 /** The index of a table in the table registry, past the last one when all are copied, and the last copied row. */
-export interface MovePosition {
+interface MovePosition {
   kind: number;
   after: (string | number)[] | null;
 }

@@ -155,10 +155,14 @@ export function endDeliveries(values: {
   }));
 }
 
-/** SQL expression: how many of the first few of these deliveries have failed since the last success. */
+/**
+ * SQL expression: how many of the first few of these deliveries the endpoint has failed to accept since the last success.
+ * An event that cannot be read and one that was never sent say nothing about it.
+ */
 function failedOf(those: SQL): SQL<number> {
-  return sql`(SELECT count(*) FROM (SELECT ${deliveries.lastAt} AS last_at FROM ${those} LIMIT 20)
-    WHERE last_at >= ${subscriptions.failingSince})`;
+  return sql`(SELECT count(*) FROM (
+      SELECT ${deliveries.lastAt} AS last_at, ${deliveries.lastOutcome} AS last_outcome FROM ${those} LIMIT 20)
+    WHERE last_at >= ${subscriptions.failingSince} AND last_outcome NOT IN ('unreadable', ${sql.raw(`'${OVERFLOW}'`)}))`;
 }
 
 /**

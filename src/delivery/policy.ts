@@ -79,13 +79,11 @@ export interface PendingDelivery {
   dueAt: number;
 }
 
-/** The outcome of an attempt, or that none could be made through no fault of the endpoint. */
-export type AttemptResult = AttemptOutcome | { kind: "not_attempted" };
-
 /** A finished attempt; times are Unix milliseconds. */
 export interface Attempt {
   delivery: PendingDelivery;
-  result: AttemptResult;
+  /** Null if no request could be made, through no fault of the endpoint. */
+  outcome: AttemptOutcome | null;
   startedAt: number;
   endedAt: number;
   /** Whether the circuit of its event type was closed when it started. */
@@ -123,9 +121,9 @@ export function isOpen(state: Pick<SendingState, "circuits">, type: WebhookEvent
  * @param random between 0 and 1; sets the jitter.
  */
 export function afterAttempt(state: SendingState, attempt: Attempt, random: number): Decision {
-  const { delivery, result, startedAt, endedAt, startedClosed } = attempt;
+  const { delivery, outcome, startedAt, endedAt, startedClosed } = attempt;
   const { type, priority } = delivery;
-  if (result.kind === "not_attempted") {
+  if (outcome === null) {
     // No circuit holds a resend, which would be tried again at once. So it becomes an ordinary delivery.
     const { stepsUsed, firstAt, dueAt } = delivery;
     return {
@@ -141,16 +139,16 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
       dueNow: [],
     };
   }
-  if (result.kind === "unreadable") {
+  if (outcome.kind === "unreadable") {
     // It says nothing about the endpoint.
     return { state, delivery: nextStep(attempt, random), dueNow: [] };
   }
-  const loaded = { ...state, ...loadAfter(state, result, endedAt - startedAt) };
-  if (succeeded(result)) {
+  const loaded = { ...state, ...loadAfter(state, outcome, endedAt - startedAt) };
+  if (succeeded(outcome)) {
     // If the circuit opened in the meantime, the success may have overtaken the failures, so it does not show that they
     // are over.
     const openedMeanwhile = startedClosed && isOpen(state, type);
-    const { [type]: closed, ...others } = state.circuits;
+    const { [type]: former, ...others } = state.circuits;
     return {
       state: {
         ...loaded,
@@ -159,17 +157,17 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
         failures: 0,
       },
       delivery: settled(attempt, "delivered"),
-      dueNow: openedMeanwhile ? [] : (closed?.rejected ?? []),
+      dueNow: openedMeanwhile ? [] : (former?.rejected ?? []),
     };
   }
   // A person may resend to an endpoint that is known to fail. After that, the delivery is one like any other.
   if (priority === PRIORITY.resend)
     return {
       state: loaded,
-      delivery: afterFailure(isOpen(state, type), attempt, result, random),
+      delivery: afterFailure(isOpen(state, type), attempt, outcome, random),
       dueNow: [],
     };
-  const circuit = circuitAfterFailure(state.circuits[type], attempt, result);
+  const circuit = circuitAfterFailure(state.circuits[type], attempt, outcome);
   const failed: SendingState = {
     ...withCircuit(loaded, type, circuit),
     failingSince: Math.min(state.failingSince ?? startedAt, startedAt),
@@ -177,7 +175,7 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
   };
   return {
     state: failed,
-    delivery: afterFailure(circuit.probeAt > 0, attempt, result, random),
+    delivery: afterFailure(circuit.probeAt > 0, attempt, outcome, random),
     dueNow: [],
   };
 }
@@ -226,8 +224,8 @@ function circuitAfterFailure(
   { delivery, startedAt, endedAt, startedClosed }: Attempt,
   outcome: Outcome,
 ): Circuit {
-  // `failures` counts from the opening on, so a rejection that is only listed does not raise it.
-  const { rejected, failures, probeAt } = before ?? CLOSED;
+  // Counted from the opening on, so a rejection that is only listed does not raise it.
+  const { rejected, failures: step, probeAt } = before ?? CLOSED;
   // A circuit without an outcome was opened by an error of ours. The failures of the endpoint begin with this one.
   const since = before?.outcome ? before.since : startedAt;
   const last = { since, outcome: outcome.kind, status: statusOf(outcome) };
@@ -236,18 +234,18 @@ function circuitAfterFailure(
   const openedMeanwhile = startedClosed && wasOpen;
   // A failure that began before the circuit opened only tells how long the endpoint asks to be left alone.
   if (openedMeanwhile)
-    return { rejected, failures, ...last, probeAt: Math.max(probeAt, askedUntil) };
+    return { rejected, failures: step, ...last, probeAt: Math.max(probeAt, askedUntil) };
   const isOutage = failureOf(outcome) !== "rejected";
   const isRejectedWhileClosed = !wasOpen && !isOutage;
   const isListed = isRejectedWhileClosed && delivery.priority === PRIORITY.untried;
   const listed = isListed ? [...rejected, delivery.eventId] : rejected;
   if (isRejectedWhileClosed && listed.length < CIRCUIT_OPENS_AFTER_EVENTS)
-    return { rejected: listed, failures, ...last, probeAt: 0 };
+    return { rejected: listed, failures: step, ...last, probeAt: 0 };
   const steps = isOutage ? CIRCUIT_OUTAGE_SECONDS : CIRCUIT_REJECTED_SECONDS;
-  const seconds = steps[Math.min(failures, steps.length - 1)] as number;
+  const seconds = steps[Math.min(step, steps.length - 1)] as number;
   return {
     rejected: listed,
-    failures: failures + 1,
+    failures: step + 1,
     ...last,
     probeAt: Math.max(endedAt + seconds * 1000, askedUntil),
   };
@@ -343,9 +341,15 @@ export function chooseProbe<D extends Pick<PendingDelivery, "priority">>(
  * has succeeded, and ten attempts have failed. They must be at two events or more, so that no single event disables it.
  * The transaction that disables it checks that (`disableFailing` in ending.ts).
  *
+ * @param before its state before the last attempts. If none of them counts as a failure, such as a resend, nothing is
+ *   disabled.
  * @param now Unix milliseconds.
  */
-export function mustDisable({ failingSince, failures }: SendingState, now: number): boolean {
+export function mustDisable(
+  before: SendingState,
+  { failingSince, failures }: SendingState,
+  now: number,
+): boolean {
   if (failingSince === null || failures < DISABLE_AFTER_FAILURES) return false;
-  return now - failingSince >= DISABLE_AFTER_MS;
+  return failures > before.failures && now - failingSince >= DISABLE_AFTER_MS;
 }

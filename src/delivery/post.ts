@@ -23,7 +23,7 @@ export const TEST_HEADER = { "X-Service-Test": "true" };
 /** A bound for `Retry-After`, longer than any delay that the policy grants. */
 const LONGEST_WAIT_SECONDS = (365 * DAY_MS) / 1000;
 
-export interface Posted {
+interface Posted {
   outcome: Outcome;
   /** The response, if any. The caller must read or cancel its body. */
   response: Response | null;

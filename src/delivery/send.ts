@@ -31,7 +31,7 @@ export interface PreparedDelivery extends PendingDelivery {
 }
 
 /** The outcome of a request, with the part of its response to store. */
-export type OutcomeWithResponse = Outcome & { storedResponse?: Promise<string | null> };
+type OutcomeWithResponse = Outcome & { storedResponse?: Promise<string | null> };
 
 /** Makes, signs and sends requests; tests replace it. */
 export type Sender = Pick<ReturnType<typeof createSender>, "prepare" | "attempt">;
@@ -53,8 +53,7 @@ export function createSender(env: Env, isTest = false) {
     const signer = openSigner(env, target.subscriptionId, target);
     const prepared = rows.map((row) => {
       const body = makeBody(env.ENCRYPTION_KEYS, target, row);
-      const { eventId, type, priority, stepsUsed, attemptsMade, firstAt, dueAt } = row;
-      return { eventId, type, priority, stepsUsed, attemptsMade, firstAt, dueAt, body, signer };
+      return { ...row, body, signer };
     });
     // A rejection is handled when the delivery is sent.
     for (const { body } of prepared) body.catch(() => {});

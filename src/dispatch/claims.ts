@@ -141,7 +141,7 @@ export async function settle(
   const { subscriptionId } = claimant;
   const { epoch, outcomes, state, dueNow, disable, last } = settlement;
   const attempts = outcomes.flatMap(({ outcome, ...one }) =>
-    outcome === null ? [] : { ...one, outcome, subscriptionId },
+    outcome === null ? [] : { ...one, outcome },
   );
   const values = {
     ...valuesOf(claimant, now),
@@ -286,7 +286,7 @@ const bringForward = prepared(
 
 const SENDING = sql`json_each(json_array(json(${sql.placeholder("sending")}))) AS sending`;
 const sendingField = fromJson("sending");
-/** The last attempt succeeded, and it started after the overflow was noted, if there was one. */
+/** The last attempt succeeded, and it started after the overflow was noted. */
 const ENDS_OVERFLOW = sql`(sending.value->>'$.last.status' BETWEEN 200 AND 299
   AND sending.value->>'$.last.at' >= ${subscriptions.pendingExhaustedAt})`;
 
@@ -319,13 +319,13 @@ const storeStateAndRelease = prepared(
 const disableSubscription = prepared(disableFailing(sql`${MAY_SETTLE} AND ${IS_CURRENT}`));
 
 /** Leases the subscription if something may be sent, or deliveries are to be ended, which any queue may do. */
-const lease = (isOurs: SQL) =>
+const lease = (mayTake: SQL) =>
   prepared(
     qb
       .update(subscriptions)
       .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
       .where(
-        sql`${SUBSCRIPTION} AND ${isOurs} AND ${IS_WRITABLE} AND (${subscriptions.hasToEnd}
+        sql`${SUBSCRIPTION} AND ${mayTake} AND ${IS_WRITABLE} AND (${subscriptions.hasToEnd}
           OR ${isActive()} AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND ${nextSendAt()} <= ${NOW})`,
       ),
   );
@@ -358,7 +358,7 @@ const selectSubscription = prepared(
       mustEnd: sql`(${subscriptions.hasToEnd} AND ${IS_WRITABLE})`.mapWith(Boolean),
       maySend: sql`(${isActive()} AND ${IS_WRITABLE})`.mapWith(Boolean),
       isLeased: IS_LEASED.mapWith(Boolean),
-      leasedElsewhere: sql`NOT coalesce(${WE_LEASED_LAST} OR ${IS_FREE}, 0)`.mapWith(Boolean),
+      leasedElsewhere: sql`NOT (${WE_LEASED_LAST} OR ${IS_FREE})`.mapWith(Boolean),
       nextSendAt: nextSendAt(),
       storedResponses: responsesOn(sql.placeholder("today")),
     })

@@ -42,7 +42,7 @@ export async function consume(
 ): Promise<void> {
   const wakeUps = new Map<string, WakeUpMessage>();
   for (const { body, attempts } of messages) {
-    // After a move, a late message may still name the former database.
+    // A late message may name the database from which the workspace has moved, so the key has both.
     if (isWakeUp(body, env)) wakeUps.set(`${body.database} ${body.subscriptionId}`, body);
     // Its body and id are not logged, because its origin is unknown.
     else log("queue_message_invalid", { attempts });

@@ -2,9 +2,8 @@ import { POST_TIMEOUT_MS, RESPONSES_PER_DAY, STOPS_WITHIN_MS } from "../contract
 import { commit, type Database } from "../db/client.ts";
 import { type LastAttempt, PRIORITY } from "../db/schema.ts";
 import { endDeliveries } from "../delivery/ending.ts";
-import { InvocationLimit, statusOf } from "../delivery/outcome.ts";
+import { type AttemptOutcome, InvocationLimit, statusOf } from "../delivery/outcome.ts";
 import {
-  type AttemptResult,
   afterAttempt,
   chooseProbe,
   isOpen,
@@ -132,7 +131,7 @@ async function sendClaimed(
 ): Promise<Sent> {
   const probes = chooseProbes(subscription, due, ports.random);
   const outcomes: OutcomeToRecord[] = [];
-  const dueNow: string[] = [];
+  const dueNow = new Set<string>();
   let state = stateOf(subscription);
   const mayStart = (delivery: PendingDelivery) =>
     probes.has(delivery.eventId) || !isHeld(state, delivery);
@@ -151,11 +150,9 @@ async function sendClaimed(
     inFlight.add(sending);
   }
   await Promise.all(inFlight);
-  // Only a failure disables: neither a success nor a resend that fails, which `afterAttempt` does not count.
-  const hasFailed = state.failures > subscription.failures;
-  const disable = hasFailed && mustDisable(state, ports.now());
   const { epoch } = subscription;
-  return { epoch, outcomes, state, dueNow, disable, last, isStopped };
+  const disable = mustDisable(subscription, state, ports.now());
+  return { epoch, outcomes, state, dueNow: [...dueNow], disable, last, isStopped };
 
   async function sendOne(delivery: PreparedDelivery): Promise<void> {
     const { eventId, type, attemptsMade, priority, dueAt } = delivery;
@@ -167,17 +164,18 @@ async function sendClaimed(
       return;
     }
     const endedAt = Math.max(startedAt, ports.now());
-    const { result, storedResponse } = sent;
-    const ended = { delivery, result, startedAt, endedAt, startedClosed };
+    const { outcome, storedResponse } = sent;
+    const ended = { delivery, outcome, startedAt, endedAt, startedClosed };
     const decision = afterAttempt(state, ended, ports.random());
     state = decision.state;
-    dueNow.push(...decision.dueNow);
-    const made = result.kind === "not_attempted" ? null : result;
-    const status = made && statusOf(made);
+    // What its own attempt decides is later than a success before it.
+    dueNow.delete(eventId);
+    for (const id of decision.dueNow) dueNow.add(id);
+    const status = outcome && statusOf(outcome);
     const durationMs = endedAt - startedAt;
     // An event that cannot be read says nothing about the endpoint.
-    if (made && made.kind !== "unreadable")
-      last = { at: startedAt, outcome: made.kind, status, durationMs };
+    if (outcome && outcome.kind !== "unreadable")
+      last = { at: startedAt, outcome: outcome.kind, status, durationMs };
     const response = (await storedResponse) ?? null;
     const isStored = response !== null && storedResponses < RESPONSES_PER_DAY;
     if (isStored) storedResponses++;
@@ -186,7 +184,7 @@ async function sendClaimed(
       eventId,
       type,
       claimed: { attemptsMade, priority, dueAt },
-      outcome: made?.kind ?? null,
+      outcome: outcome?.kind ?? null,
       status,
       startedAt,
       durationMs,
@@ -198,14 +196,16 @@ async function sendClaimed(
   async function tryAttempt(
     delivery: PreparedDelivery,
     startedAt: number,
-  ): Promise<{ result: AttemptResult; storedResponse: Promise<string | null> | undefined } | null> {
+  ): Promise<{
+    outcome: AttemptOutcome | null;
+    storedResponse?: Promise<string | null> | undefined;
+  } | null> {
     try {
-      const { storedResponse, ...result } = await ports.attempt(delivery, subscription, startedAt);
-      return { result, storedResponse };
+      const { storedResponse, ...outcome } = await ports.attempt(delivery, subscription, startedAt);
+      return { outcome, storedResponse };
     } catch (error) {
       if (error instanceof InvocationLimit) return null;
-      const kind = error instanceof UnreadableEvent ? "unreadable" : "not_attempted";
-      return { result: { kind }, storedResponse: undefined };
+      return { outcome: error instanceof UnreadableEvent ? { kind: "unreadable" } : null };
     }
   }
 }

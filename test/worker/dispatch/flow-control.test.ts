@@ -214,6 +214,23 @@ describe("an open circuit", () => {
     expect(row).toMatchObject({ eventId: bad, stepsUsed: 2, dueAt });
   });
 
+  test("closes, and what is rejected after that waits as its own attempt has decided", async () => {
+    const { id, drafts } = await owed(2, NOW);
+    const [bad = ""] = drafts.map((draft) => draft.id);
+    const { circuits } = failingSince(NOW, 0, 0);
+    await setSubscription(id, {
+      circuits: { "lead.created": { ...circuits["lead.created"], rejected: [bad] } },
+    });
+    await setDeliveries(id, { priority: PRIORITY.retry, stepsUsed: 1 }, bad);
+    const { posts, attempt } = subscriber(({ eventId }) => (eventId === bad ? REJECTED : OK));
+    await dispatchAt(NOW, [id], attempt);
+    // The untried one comes first.
+    expect(posts).toEqual([drafts[1]?.id, bad]);
+    const dueAt = NOW + (RETRY_WAITS_SECONDS[1] ?? 0) * 1000;
+    const pending = (await deliveriesTo(id)).filter(({ state }) => state === "pending");
+    expect(pending).toMatchObject([{ eventId: bad, stepsUsed: 2, dueAt }]);
+  });
+
   test.each([
     ["sent at once", PRIORITY.retry, true],
     ["left in its place, if a replay sends it", PRIORITY.replay, false],
@@ -422,6 +439,20 @@ describe("a subscription is disabled", () => {
     const { id } = await owed(events, T0);
     await failAt(id, [...hourly(9), END]);
     expect(await subscriptionRow(id)).toMatchObject({ failures: 10, disabledAt });
+  });
+
+  test.each([
+    ["cannot be read", { priority: PRIORITY.retry, lastOutcome: "unreadable" }],
+    ["was never sent", { state: "exhausted", lastOutcome: "overflow" }],
+  ] as const)("not by failures at one event beside another that %s", async (_, row) => {
+    const { id, drafts } = await owed(2, T0);
+    const other = drafts[0]?.id;
+    await setDeliveries(id, { ...row, lastAt: T0 + 1, dueAt: END + HOUR_MS }, other);
+    await failAt(id, [...hourly(9), END]);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 10, disabledAt: null });
+    await setDeliveries(id, { lastOutcome: "answered" }, other);
+    await failAt(id, [END + 2 * MINUTE_MS]);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: END + 2 * MINUTE_MS });
   });
 
   test("not by failures of an event type that was removed since", async () => {
