@@ -24,7 +24,7 @@ export interface Page<Item> {
 }
 
 /** The order of a list, newest first. Its rows have both columns as fields of the same names. */
-export interface Order {
+interface Order {
   at: Column;
   id: Column;
 }

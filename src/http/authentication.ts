@@ -59,7 +59,7 @@ async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Prom
     return readEarly(c, next, known, admit(c, keyHash));
   }
   const database = await admit(c, keyHash);
-  c.set("read", (work) => work(openNamed(c.env, database)));
+  c.set("readAdmitted", (work) => work(openNamed(c.env, database)));
   return next();
 }
 
@@ -76,7 +76,7 @@ async function readEarly(
   // A refusal is thrown at the end.
   admission.catch(() => {});
   c.set("workspaceId", known.workspaceId);
-  c.set("read", async (work) => {
+  c.set("readAdmitted", async (work) => {
     const early = work(openNamed(c.env, known.database));
     // A failure only matters once the request is admitted.
     early.catch(() => {});

@@ -39,8 +39,8 @@ export interface AppEnv {
     db: Database;
     /** The name of `db`. */
     database: string;
-    /** Reads from the workspace's database for a `GET`, which may not be admitted yet (`handleRead`). */
-    read: <T>(work: (db: Database) => Promise<T>) => Promise<T>;
+    /** Reads from the workspace's database for a `GET`. Returns once the request is admitted (`handleRead`). */
+    readAdmitted: <T>(work: (db: Database) => Promise<T>) => Promise<T>;
   };
 }
 

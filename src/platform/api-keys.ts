@@ -71,7 +71,8 @@ async function makeKey(env: Env) {
 }
 
 export const updateApiKey = operation({
-  about: "Changes a live API key's rate limit, with immediate effect.",
+  about:
+    "Changes a live API key's rate limit. If it was used up, 429 may go on for 2 s after it is raised.",
   input: z.strictObject({
     keyId: KeyId,
     requestsPerWindow: Quota.nullable().describe("the key's own rate limit; null: QUOTA_REQUESTS"),

@@ -13,7 +13,7 @@ export interface AddressName {
 const NETWORK_FAILURES_MULTIPLE = 16;
 
 /** The result of a gate for one failure. */
-export interface CountedFailure {
+interface CountedFailure {
   /** The one that had already used up its failures; null if neither had, so this failure was counted. */
   blocked: keyof AddressName | null;
   /** The window of the block, or the window of its network if that leaves less. */

@@ -43,7 +43,7 @@ export interface KeyRefusal {
 }
 
 /** The result of a gate for one request. */
-export type GateResult =
+type GateResult =
   | { verdict: "unknown_key" }
   | KeyRefusal
   | {

@@ -46,8 +46,7 @@ export const CONFLICT_TRIES = 50;
 /**
  * Pauses or activates an automation and announces it, unless it already has that status. If several clients change it
  * at once, one succeeds, and the others read the automation again. Each try takes the time anew, so that times follow the
- * order of the changes. A commit that is repeated after a lost reply conflicts with its own change. The next try finds the
- * wanted status, and the scheduled job wakes the subscriptions.
+ * order of the changes.
  */
 export async function controlAutomation(
   db: Database,

@@ -42,7 +42,7 @@ export function selectRows(
   workspaceId: string,
   selected: SQL[],
   limit: number,
-  condition = sql``,
+  condition: SQL,
 ): SQL {
   const names = positionNames(owned);
   const places = owned.order.map((column, i) => sql`${column} AS ${names[i]}`);

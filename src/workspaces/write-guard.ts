@@ -13,7 +13,7 @@ import { beingErased, unknownWorkspace } from "./placement.ts";
  */
 
 /** The credential of a request: an API key, or a portal session by its time of issue. */
-export type Credential = { keyId: string } | { issuedAt: number };
+type Credential = { keyId: string } | { issuedAt: number };
 
 /** How long `revokedKeys` holds a key: far longer than an admitted request can take until its write. */
 const REVOKED_KEPT_MS = HOUR_MS;

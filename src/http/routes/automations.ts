@@ -47,7 +47,9 @@ automationRoutes.openapi(
   }),
   async (c) => {
     const request = toPageRequest("automations", c.req.valid("query"));
-    const found = await c.get("read")((db) => listAutomations(db, c.get("workspaceId"), request));
+    const found = await c.get("readAdmitted")((db) =>
+      listAutomations(db, c.get("workspaceId"), request),
+    );
     return c.json(toPageBody("automations", found), 200);
   },
 );
@@ -71,7 +73,7 @@ automationRoutes.openapi(
   async (c) => {
     const { id } = c.req.valid("param");
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
-    const row = await c.get("read")((db) => findAutomation(db, c.get("workspaceId"), id));
+    const row = await c.get("readAdmitted")((db) => findAutomation(db, c.get("workspaceId"), id));
     if (!row) throw new ApiError("automation_not_found");
     return c.json(toAutomation(row), 200);
   },

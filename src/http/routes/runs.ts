@@ -29,7 +29,7 @@ runRoutes.openapi(
   }),
   async (c) => {
     const request = toPageRequest("runs", c.req.valid("query"));
-    const found = await c.get("read")((db) => listRuns(db, c.get("workspaceId"), request));
+    const found = await c.get("readAdmitted")((db) => listRuns(db, c.get("workspaceId"), request));
     return c.json(toPageBody("runs", found), 200);
   },
 );
@@ -55,7 +55,9 @@ runRoutes.openapi(
     const request = toPageRequest(list, c.req.valid("query"));
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
     const workspaceId = c.get("workspaceId");
-    const found = await c.get("read")((db) => listRunsOfAutomation(db, workspaceId, id, request));
+    const found = await c.get("readAdmitted")((db) =>
+      listRunsOfAutomation(db, workspaceId, id, request),
+    );
     if (!found) throw new ApiError("automation_not_found");
     return c.json(toPageBody(list, found), 200);
   },

@@ -137,7 +137,9 @@ webhookRoutes.openapi(
   }),
   async (c) => {
     const request = toPageRequest("webhooks", c.req.valid("query"));
-    const found = await c.get("read")((db) => listSubscriptions(db, c.get("workspaceId"), request));
+    const found = await c.get("readAdmitted")((db) =>
+      listSubscriptions(db, c.get("workspaceId"), request),
+    );
     return c.json(toPageBody("webhooks", found), 200);
   },
 );
