@@ -82,6 +82,10 @@ function inWorkerd(
       globalSetup: ["./test/node/support/assets.ts"],
       // Otherwise starting a runtime and importing the Worker for each file takes longer than most tests.
       isolate: false,
+      // Each starts a runtime and imports the Worker, and few of these tests wait. Projects that have as many workers
+      // run together.
+      maxWorkers: 2,
+      sequence: { groupOrder: 1 },
       setupFiles: ["./test/support/quiet.ts", "./test/support/migrate.ts"],
       // Long enough for a busy machine; a test that hangs still fails.
       testTimeout: 60_000,
@@ -159,7 +163,8 @@ export default defineConfig({
     maxWorkers: 4,
     reporters: ["minimal"],
     sequence: { sequencer: ByProject },
-    // They run in this order: at the end come small files, so that all workers end together.
+    // They run in this order, those in workerd last. At the end of both come small files, so that all workers end
+    // together.
     projects: [
       inNode("long", ["test/long/**/*.test.ts"], {
         globalSetup: ["./test/node/support/build.ts"],
@@ -171,12 +176,12 @@ export default defineConfig({
         // Deliveries wait for their retries together.
         maxConcurrency: 40,
       }),
+      inNode("node", ["test/node/**/*.test.ts"]),
       inWorkerd("databases", ["test/databases/**/*.test.ts", ...WITH_DATABASES], THREE_DATABASES),
       inWorkerd("worker", [
         "test/worker/**/*.test.ts",
         ...WITH_DATABASES.map((path) => `!${path}`),
       ]),
-      inNode("node", ["test/node/**/*.test.ts"]),
     ],
   },
 });

@@ -1,11 +1,10 @@
-import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { openDatabase } from "../../src/db/client.ts";
 import { announceProblems } from "../../src/email/announce.ts";
 import type { EmailMessage } from "../../src/email/queue.ts";
 import { sweep } from "../../src/sweep.ts";
 import { openedDataKeys } from "../../src/workspaces/data-keys.ts";
-import { exportAll } from "../support/api.ts";
+import { exportAll, Platform } from "../support/api.ts";
 import { databaseOf, NAMES, rowsIn, valueIn } from "../support/databases.ts";
 import { consumeBodies, DAY_MS, isolated, MINUTE_MS } from "../support/deliveries.ts";
 import { keepLog } from "../support/log-lines.ts";
@@ -13,7 +12,6 @@ import { mailbox } from "../support/mailbox.ts";
 import { cleanUp, moved, moveUntil, openWithLeads } from "../support/moves.ts";
 import { insertSubscriptions } from "../support/rows.ts";
 
-const { Platform } = exports;
 keepLog();
 
 test("a database that a workspace has left delivers the events of others", async () => {

@@ -1,10 +1,16 @@
-import { exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { insertEntry } from "../../scripts/restore/placements.ts";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { sweep } from "../../src/sweep.ts";
 import { openedDataKeys } from "../../src/workspaces/data-keys.ts";
-import { automationReport, errorOf, leadReport, platformOf, runReport } from "../support/api.ts";
+import {
+  automationReport,
+  errorOf,
+  leadReport,
+  Platform as platform,
+  platformOf,
+  runReport,
+} from "../support/api.ts";
 import {
   type DatabaseName,
   databaseOf,
@@ -23,7 +29,6 @@ import { keepLog } from "../support/log-lines.ts";
 import { cleanUp, hangMover, leaveMoves, moved, openWithLeads } from "../support/moves.ts";
 import { storeEvents } from "../support/stored-events.ts";
 
-const platform = exports.Platform;
 keepLog();
 
 /** Erases a workspace, of which then nothing is left anywhere. */

@@ -1,9 +1,15 @@
 import { evictDurableObject } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { knownKeys } from "../../src/rate-limit/isolate-cache.ts";
 import { hashApiKey } from "../../src/rate-limit/key-text.ts";
-import { deployedAs, leadReport, openApi, recordAutomation } from "../support/api.ts";
+import {
+  deployedAs,
+  leadReport,
+  openApi,
+  Platform as platform,
+  recordAutomation,
+} from "../support/api.ts";
 import {
   type DatabaseName,
   databaseOf,
@@ -20,7 +26,6 @@ import { countHops } from "../support/hops.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { hangMover, moved } from "../support/moves.ts";
 
-const platform = exports.Platform;
 const lines = keepLog();
 
 async function openGated(database: DatabaseName) {

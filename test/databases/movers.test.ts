@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { markMoved } from "../../scripts/restore/placements.ts";
 import { DAY_MS } from "../../src/contract/time.ts";
@@ -8,7 +8,7 @@ import { deleteOldErasedLeads } from "../../src/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "../../src/lifecycle/retention.ts";
 import { advanceMove, continueMoves, settleMoves } from "../../src/moving/move.ts";
 import { deleteOldAutomations } from "../../src/records/removals.ts";
-import { errorOf, recordAutomation } from "../support/api.ts";
+import { errorOf, Platform, recordAutomation } from "../support/api.ts";
 import { databaseOf, NAMES, rowsIn, tablesWith, valueIn } from "../support/databases.ts";
 import { hangingBefore, type Moment } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
@@ -26,7 +26,6 @@ import {
 } from "../support/moves.ts";
 import { insertSubscriptions } from "../support/rows.ts";
 
-const { Platform } = exports;
 keepLog();
 
 const always = () => true;

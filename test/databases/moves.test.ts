@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import type { ExportItem } from "../../src/lifecycle/export.ts";
@@ -10,6 +10,7 @@ import {
   leadReport,
   listAll,
   openWorkspace,
+  Platform,
   recordAutomation,
   refusal,
   runReport,
@@ -37,7 +38,6 @@ import {
 import { record } from "../support/record.ts";
 import { announcedEmail } from "../support/rows.ts";
 
-const { Platform } = exports;
 const REFUSED = refusal(500, "internal_error", { retry_after_seconds: 5 });
 REFUSED.headers["retry-after"] = "5";
 const exported = async (workspaceId: string) => (await exportAll(workspaceId)).flat();

@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { advanceMove, continueMoves } from "../../src/moving/move.ts";
 import { hashApiKey } from "../../src/rate-limit/key-text.ts";
@@ -8,6 +8,7 @@ import {
   leadReport,
   listAll,
   openApi,
+  Platform,
   recordAutomation,
   refusal,
   runReport,
@@ -36,7 +37,6 @@ import {
 } from "../support/moves.ts";
 import { insertApiKeys } from "../support/rows.ts";
 
-const { Platform } = exports;
 const lines = keepLog();
 const always = () => true;
 

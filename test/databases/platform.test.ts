@@ -1,11 +1,11 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { randomId } from "../../src/contract/ids.ts";
 import { MINUTE_MS } from "../../src/contract/time.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
 import { sweep } from "../../src/sweep.ts";
 import { createDataKey } from "../../src/workspaces/data-keys.ts";
-import { errorOf, leadReport, platformOf } from "../support/api.ts";
+import { errorOf, leadReport, Platform as platform, platformOf } from "../support/api.ts";
 import {
   databaseOf,
   deploymentWith,
@@ -19,7 +19,6 @@ import { keepLog } from "../support/log-lines.ts";
 import { insertWorkspaces } from "../support/rows.ts";
 import { shortenTimers } from "../support/timers.ts";
 
-const platform = exports.Platform;
 keepLog();
 
 /** Waits until the ledger of a workspace shows these counts. */

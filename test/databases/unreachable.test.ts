@@ -1,10 +1,15 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
-import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import { consume } from "../../src/dispatch/consumer.ts";
 import { sweep } from "../../src/sweep.ts";
-import { deployedAs, leadReport, openApi, platformOf } from "../support/api.ts";
+import {
+  deployedAs,
+  leadReport,
+  openApi,
+  Platform as platform,
+  platformOf,
+} from "../support/api.ts";
 import {
   type DatabaseName,
   databaseOf,
@@ -27,7 +32,6 @@ import { keepLog } from "../support/log-lines.ts";
 import { shortenTimers } from "../support/timers.ts";
 import { until } from "../support/until.ts";
 
-const platform = exports.Platform;
 const lines = keepLog();
 
 /** The log lines with this event name. */

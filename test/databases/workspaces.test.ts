@@ -1,8 +1,14 @@
-import { exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { SUBSCRIPTIONS_MAX } from "../../src/contract/limits.ts";
 import { isoTime } from "../../src/contract/time.ts";
-import { deployedAs, errorOf, pagesOf, platformOf, send } from "../support/api.ts";
+import {
+  deployedAs,
+  errorOf,
+  pagesOf,
+  Platform as platform,
+  platformOf,
+  send,
+} from "../support/api.ts";
 import {
   type DatabaseName,
   databaseOf,
@@ -18,7 +24,6 @@ import { keepLog } from "../support/log-lines.ts";
 import { insertWorkspaces } from "../support/rows.ts";
 import { shortenTimers } from "../support/timers.ts";
 
-const platform = exports.Platform;
 const lines = keepLog();
 
 /** Fills a database with some megabytes. */

@@ -1,5 +1,5 @@
 import { createScheduledController } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { eq, ne } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { newEventId, randomId } from "../../src/contract/ids.ts";
@@ -16,7 +16,7 @@ import worker from "../../src/index.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
 import { deleteSubscription } from "../../src/subscriptions/subscriptions.ts";
 import { sweep } from "../../src/sweep.ts";
-import { openWorkspace, recordAutomation } from "../support/api.ts";
+import { openWorkspace, Platform, recordAutomation } from "../support/api.ts";
 import {
   answered,
   BROKEN,
@@ -70,7 +70,7 @@ async function wokenAt(now: number, id: string, run = (env: Env) => sweep(env, n
 async function recordRemoved(): Promise<string> {
   const { workspaceId } = await openWorkspace();
   const id = await recordAutomation(workspaceId);
-  await exports.Platform.removeAutomations({ workspaceId, ids: [id] });
+  await Platform.removeAutomations({ workspaceId, ids: [id] });
   await db
     .update(automations)
     .set({ removedAt: NOW - 40 * DAY_MS })

@@ -1,11 +1,11 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { beforeAll, expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
 import type { Page, PageRequest } from "../../../src/db/page.ts";
 import { listAutomations } from "../../../src/records/automations.ts";
 import { listLeads } from "../../../src/records/leads.ts";
 import { listRuns, listRunsOfAutomation } from "../../../src/records/runs.ts";
-import { leadReport, openWorkspace, recordAutomation } from "../../support/api.ts";
+import { leadReport, openWorkspace, Platform, recordAutomation } from "../../support/api.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { insertAutomations, insertRuns } from "../../support/rows.ts";
 
@@ -29,7 +29,7 @@ beforeAll(async () => {
     leadReport(String(i), { createdAt: new Date(Math.floor(i / 3)).toISOString() }),
   );
   for (const part of [leads.slice(0, 100), leads.slice(100)])
-    await exports.Platform.recordLeads({ workspaceId, leads: part });
+    await Platform.recordLeads({ workspaceId, leads: part });
   const numbers = Array.from({ length: ROWS }, (_, i) => i + 1);
   for (const [automationId, firstAt] of [
     [first, 0],

@@ -1,4 +1,3 @@
-import { exports } from "cloudflare:workers";
 import { and, eq, lt } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
@@ -15,7 +14,7 @@ import {
 } from "../../../src/subscriptions/subscriptions.ts";
 import { sweep } from "../../../src/sweep.ts";
 import { updateAccess } from "../../../src/workspaces/workspaces.ts";
-import { openWorkspace } from "../../support/api.ts";
+import { openWorkspace, Platform } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -141,11 +140,11 @@ test("no request goes to the old URL of a subscription later than 2 s after a ch
 });
 
 test.each<[door: string, withdraw: (id: string, owner: Owner) => Promise<unknown>]>([
-  ["disableWebhook", (webhookId) => exports.Platform.disableWebhook({ webhookId })],
-  ["deleteWebhook", (webhookId) => exports.Platform.deleteWebhook({ webhookId })],
+  ["disableWebhook", (webhookId) => Platform.disableWebhook({ webhookId })],
+  ["deleteWebhook", (webhookId) => Platform.deleteWebhook({ webhookId })],
   [
     "setWorkspaceAccess",
-    (_, { workspaceId }) => exports.Platform.setWorkspaceAccess({ workspaceId, granted: false }),
+    (_, { workspaceId }) => Platform.setWorkspaceAccess({ workspaceId, granted: false }),
   ],
   ["DELETE /v1/webhooks/{id}", (id, { api }) => api.delete(`/v1/webhooks/${id}`)],
 ])(
@@ -174,7 +173,7 @@ describe("a large backlog that is withdrawn", () => {
     ]);
     expect(await statesOf(id)).toEqual({ cancelled: 2_500 });
     expect(await subscriptionRow(id)).toMatchObject({ hasToEnd: false });
-    const ledger = await exports.Platform.ledger({ workspaceId });
+    const ledger = await Platform.ledger({ workspaceId });
     expect(ledger).toMatchObject({ created: 2_500, cancelled: 2_500, addsUp: true });
   });
 
@@ -194,7 +193,7 @@ describe("a large backlog that is withdrawn", () => {
     const sent = rows.filter(({ state }) => state === "delivered").map(({ eventId }) => eventId);
     expect(sent).toEqual(expect.arrayContaining(fresh));
     expect(await statesOf(id)).toEqual({ cancelled: 1_499, delivered: 4 });
-    const ledger = await exports.Platform.ledger({ workspaceId });
+    const ledger = await Platform.ledger({ workspaceId });
     expect(ledger).toMatchObject({ created: 1_503, pending: 0, addsUp: true });
   });
 });
@@ -232,7 +231,7 @@ test("an event type that is listed later has pending deliveries, whatever was li
   const lists: WebhookEvent[][] = [["run.completed"], ["lead.created", "run.completed"]];
   for (const events of lists) await commit(db, updateSubscription(id, { events }, NOW));
   await announceLeads(workspaceId, 1, NOW);
-  const { items } = await exports.Platform.listDeliveries({ webhookId: id });
+  const { items } = await Platform.listDeliveries({ webhookId: id });
   expect(items).toMatchObject([{ type: "lead.created", state: "pending" }]);
 });
 
@@ -243,7 +242,7 @@ test("what is withdrawn is shown as cancelled at once", async () => {
   await commit(db, updateAccess(workspaceId, true));
   const [fresh] = await announceLeads(workspaceId, 1, NOW + 1);
   expect(await statesOf(id)).toEqual({ pending: 4 });
-  const { ledger, listDeliveries, readDelivery, readWebhook } = exports.Platform;
+  const { ledger, listDeliveries, readDelivery, readWebhook } = Platform;
   expect(await ledger({ workspaceId })).toMatchObject({ pending: 1, cancelled: 3, addsUp: true });
   const shown = async (state: "pending" | "cancelled") => {
     const { items } = await listDeliveries({ webhookId: id, state });

@@ -1,14 +1,12 @@
-import { createExecutionContext } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
 import { createSender } from "../../../src/delivery/send.ts";
 import { LEASE_MS } from "../../../src/dispatch/claims.ts";
-import { Platform } from "../../../src/platform/entrypoint.ts";
 import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
 import { sweep } from "../../../src/sweep.ts";
 import { openedDataKeys } from "../../../src/workspaces/data-keys.ts";
-import { leadReport } from "../../support/api.ts";
+import { leadReport, Platform, platformOf } from "../../support/api.ts";
 import {
   ACKNOWLEDGED,
   announceLeads,
@@ -150,7 +148,7 @@ describe("a delivery", () => {
     expect(rows[0]?.dueAt).toBeGreaterThanOrEqual(now + FIRST_WAIT_MS);
     expect(await subscriptionRow(id)).toMatchObject({ failures: 0, circuits: {} });
     const call = { webhookId: id, eventId: rows[0]?.eventId ?? "" };
-    expect(await exports.Platform.readDelivery(call)).toMatchObject({
+    expect(await Platform.readDelivery(call)).toMatchObject({
       state: "retrying",
       body: "",
     });
@@ -313,7 +311,7 @@ test("when a queue rejects the wake after the commit, the call succeeds and the 
   const workspaceId = await createWorkspace();
   const { id, url } = await subscribe(workspaceId);
   const refusing = isolated({ DELIVERIES: REFUSING_QUEUE, SLOW_DELIVERIES: REFUSING_QUEUE });
-  const platform = new Platform(createExecutionContext(), refusing.env);
+  const platform = platformOf(refusing.env);
   const { ids } = await platform.recordLeads({ workspaceId, leads: [leadReport("lead-1")] });
   expect(await statesOf(id)).toEqual({ pending: 1 });
   const later = isolated();

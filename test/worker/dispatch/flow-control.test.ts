@@ -1,4 +1,3 @@
-import { exports } from "cloudflare:workers";
 import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
@@ -16,7 +15,7 @@ import {
   enableSubscription,
   type Webhook,
 } from "../../../src/subscriptions/subscriptions.ts";
-import { eventsOf, openWorkspace } from "../../support/api.ts";
+import { eventsOf, openWorkspace, Platform } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -320,7 +319,7 @@ describe("another URL", () => {
     const failed = { stepsUsed: 8, dueAt: NOW + 13 * HOUR_MS, firstAt: NOW - 12 * HOUR_MS };
     await setDeliveries(id, { ...failed, priority: PRIORITY.retry });
     await setSubscription(id, failingSince(1, 50, NOW + DAY_MS));
-    await exports.Platform.updateWebhook({ webhookId: id, url: FAR_URL });
+    await Platform.updateWebhook({ webhookId: id, url: FAR_URL });
     const clean = { circuits: {}, failingSince: null, failures: 0, concurrency: 1 };
     expect(await subscriptionRow(id)).toMatchObject(clean);
     await dispatchAt(Date.now(), [id], OK);
@@ -338,7 +337,7 @@ describe("another URL", () => {
       await setDeliveries(id, { stepsUsed, priority: PRIORITY.retry, dueAt: NOW });
       const { posts, attempt } = subscriber(async () => {
         if (posts.length > 1) return OK;
-        await exports.Platform.updateWebhook({ webhookId: id, url: FAR_URL });
+        await Platform.updateWebhook({ webhookId: id, url: FAR_URL });
         return outcome;
       });
       for (const now of [NOW, NOW + 1]) await dispatchAt(now, [id], attempt);
@@ -353,7 +352,7 @@ describe("another URL", () => {
     await redeliver(id, { since: NOW, until: null, states: ["delivered"] }, NOW + 1);
     const { posts, attempt } = subscriber(async () => {
       if (posts.length > 1) return OK;
-      await exports.Platform.updateWebhook({ webhookId: id, url: FAR_URL });
+      await Platform.updateWebhook({ webhookId: id, url: FAR_URL });
       return REJECTED;
     });
     for (const now of [NOW + 1, NOW + 2]) await dispatchAt(now, [id], attempt);
@@ -368,7 +367,7 @@ describe("another URL", () => {
     const { id } = await owed(1, NOW);
     const { posts, attempt } = subscriber(async () => {
       if (posts.length > 1) return OK;
-      await exports.Platform.updateWebhook({ webhookId: id, ...change });
+      await Platform.updateWebhook({ webhookId: id, ...change });
       return answered(503, 1_800);
     });
     await dispatchAt(NOW, [id], attempt);
@@ -381,7 +380,7 @@ describe("another URL", () => {
 
 describe("an event type that is removed from a subscription", () => {
   const leadsOnly = (webhookId: string) =>
-    exports.Platform.updateWebhook({ webhookId, events: ["lead.created"] });
+    Platform.updateWebhook({ webhookId, events: ["lead.created"] });
 
   test("takes its failures with it if nothing else has failed", async () => {
     const { id, workspaceId } = await subscribedToBoth();
@@ -460,7 +459,7 @@ describe("a subscription is disabled", () => {
     await announceRuns(workspaceId, 1, T0);
     await announceLeads(workspaceId, 1, T0);
     await failAt(id, hourly(9));
-    await exports.Platform.updateWebhook({ webhookId: id, events: ["lead.created"] });
+    await Platform.updateWebhook({ webhookId: id, events: ["lead.created"] });
     await failAt(id, [END]);
     expect(await statesOf(id)).toEqual({ pending: 1, cancelled: 1 });
     expect(await subscriptionRow(id)).toMatchObject({ failingSince: T0, disabledAt: null });
@@ -486,7 +485,7 @@ describe("a subscription is disabled", () => {
     expect(await statesOf(other.id)).toEqual({ pending: 1 });
     const cancelled = { state: "cancelled", settledAt: END };
     expect(await deliveriesTo(id)).toMatchObject(Array(13).fill(cancelled));
-    const ledger = await exports.Platform.ledger({ workspaceId });
+    const ledger = await Platform.ledger({ workspaceId });
     expect(ledger).toMatchObject({ created: 14, pending: 1, cancelled: 13, addsUp: true });
   });
 

@@ -1,10 +1,11 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test } from "vitest";
 import { EMAIL_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
 import { enqueueEmails } from "../../../src/email/queue.ts";
 import { deleteSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { updateAccess } from "../../../src/workspaces/workspaces.ts";
+import { Platform } from "../../support/api.ts";
 import {
   announceLeads,
   BROKEN,
@@ -22,7 +23,6 @@ import { clearMail, type Email, mailbox } from "../../support/mailbox.ts";
 import { inDatabase } from "../../support/placement.ts";
 import { shortenTimers } from "../../support/timers.ts";
 
-const { Platform } = exports;
 const T0 = Date.UTC(2026, 0, 5, 12, 34);
 const NOW = T0 + 80 * HOUR_MS;
 const [ADMIN, CHEF] = ["admin@example.com", "chef@example.com"];

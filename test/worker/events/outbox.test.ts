@@ -1,11 +1,10 @@
-import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { selectWakeUps } from "../../../src/delivery/wake.ts";
 import { announce } from "../../../src/events/outbox.ts";
 import { deleteSubscription } from "../../../src/subscriptions/subscriptions.ts";
-import { eventsOf } from "../../support/api.ts";
+import { eventsOf, Platform } from "../../support/api.ts";
 import {
   announceLeads,
   announcement,
@@ -28,7 +27,7 @@ const owedTo = async (id: string) => (await deliveriesTo(id)).map(({ eventId }) 
 /** Expects so many stored events of a workspace, and so many deliveries of them. */
 async function expectStored(workspaceId: string, events: number, created: number) {
   expect(await eventsOf(workspaceId)).toHaveLength(events);
-  expect(await exports.Platform.ledger({ workspaceId })).toMatchObject({ created, addsUp: true });
+  expect(await Platform.ledger({ workspaceId })).toMatchObject({ created, addsUp: true });
 }
 
 test("an event has one delivery, due at once, to every subscription that lists its type", async () => {
@@ -56,7 +55,7 @@ test("An event is only sent to subscriptions that are active and were created be
   await setSubscription(disabled, { disabledAt: NOW });
   await commit(db, deleteSubscription(workspaceId, deleted, NOW));
   for (const [granted, owed] of [[false, 0] as const, [true, 1] as const]) {
-    await exports.Platform.setWorkspaceAccess({ workspaceId, granted });
+    await Platform.setWorkspaceAccess({ workspaceId, granted });
     await announceLeads(workspaceId, 1, NOW);
     await expectStored(workspaceId, owed + 1, owed);
   }

@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import {
@@ -9,6 +9,7 @@ import {
   inventedKey,
   openApi,
   openWorkspace,
+  Platform,
   rateLimitOf,
   recordAutomation,
   refusal,
@@ -44,7 +45,7 @@ const reads = operationsOf(document).filter(({ method }) => method === "GET");
 describe("a read", () => {
   test.each(reads)("by $operationId takes two hops if its key is new, then one", async (read) => {
     const { workspaceId, ids } = await openFilledWorkspace();
-    const { apiKey } = await exports.Platform.createApiKey({ workspaceId });
+    const { apiKey } = await Platform.createApiKey({ workspaceId });
     const api = openApi(apiKey, fetchFromAfar);
     const path = read.path.replace(/\{\w+\}/, idFor(read, ids));
     expect(await hopsOf(api.get(path))).toEqual([200, 2]);
@@ -93,11 +94,11 @@ describe("a write", () => {
   test("never starts before the gate has admitted it", async () => {
     const { api, path, keyId, workspaceId } = await openFarWorkspace();
     await api.get("/v1/automations");
-    await exports.Platform.revokeApiKey({ keyId });
+    await Platform.revokeApiKey({ keyId });
     far.taken();
     // The gate and the address that is charged; nothing of the write.
     expect(await hopsOf(api.patch(path, { status: "paused" }))).toEqual([401, 2]);
-    const { apiKey } = await exports.Platform.createApiKey({ workspaceId });
+    const { apiKey } = await Platform.createApiKey({ workspaceId });
     expect((await openApi(apiKey).get(path)).body).toMatchObject({ status: "active" });
   });
 });
@@ -111,7 +112,7 @@ describe("a flood", () => {
     async (_, status, requestsPerWindow, granted) => {
       const { api, workspaceId } = await openFarWorkspace({ requestsPerWindow });
       await api.get("/v1/leads");
-      await exports.Platform.setWorkspaceAccess({ workspaceId, granted });
+      await Platform.setWorkspaceAccess({ workspaceId, granted });
       far.taken();
       const asked = Math.max(1, requestsPerWindow - 1);
       for (let left = asked - 1; left >= 0; left--) {
@@ -131,7 +132,7 @@ describe("a flood", () => {
       jumpTo(Date.now() + 2_100);
       expect(await hopsOf(api.get("/v1/leads"))).toEqual([status, 1]);
       expect(await hopsOf(api.get("/v1/leads"))).toEqual([status, 0]);
-      await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
+      await Platform.setWorkspaceAccess({ workspaceId, granted: true });
       expect((await api.get("/v1/leads")).status).toBe(429);
     },
   );
@@ -251,7 +252,7 @@ describe("strangers", () => {
     const { keyId, apiKey, api } = await openFarWorkspace();
     const address = freshAddress();
     expect((await api.get("/v1/leads")).status).toBe(200);
-    await exports.Platform.revokeApiKey({ keyId });
+    await Platform.revokeApiKey({ keyId });
     for (let i = 0; i < 20; i++) await authorizedBy(null, address);
     const headers = { "CF-Connecting-IP": address, Authorization: `Bearer ${apiKey}` };
     const ask = () => send("/v1/leads", { headers }, fetchFromAfar);

@@ -1,8 +1,7 @@
-import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { PageBody } from "../../../src/http/paging.ts";
 import { toBase64Url } from "../../../src/primitives/bytes.ts";
-import { type Answer, invalid, leadReport, openWorkspace } from "../../support/api.ts";
+import { type Answer, invalid, leadReport, openWorkspace, Platform } from "../../support/api.ts";
 
 type Page = PageBody<{ id: string; created_at: string }>;
 type Workspace = Awaited<ReturnType<typeof openWorkspace>>;
@@ -12,7 +11,7 @@ async function recordLeads({ workspaceId }: Workspace, times: number[]): Promise
   const leads = times.map((time) =>
     leadReport(crypto.randomUUID(), { createdAt: new Date(time).toISOString() }),
   );
-  return (await exports.Platform.recordLeads({ workspaceId, leads })).ids;
+  return (await Platform.recordLeads({ workspaceId, leads })).ids;
 }
 
 /** Reads the leads to the end; `between` is called after each page. Returns them, and the pages' lengths. */

@@ -1,7 +1,5 @@
-import { createExecutionContext } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
-import { Platform } from "../../../src/platform/entrypoint.ts";
 import {
   automationReport,
   deployedWith,
@@ -10,6 +8,8 @@ import {
   listAll,
   openApi,
   openListeningWorkspace,
+  Platform,
+  platformOf,
   refusal,
   runReport,
   send,
@@ -77,7 +77,7 @@ test("Without automations.crm_source, no such automation is recorded, and earlie
   const { workspaceId, apiKey, api: everywhere } = await openListeningWorkspace();
   const SERVED_ROUTES = without("automations.crm_source");
   const api = openApi(apiKey, deployedWith({ SERVED_ROUTES }));
-  const platform = new Platform(createExecutionContext(), { ...env, SERVED_ROUTES });
+  const platform = platformOf({ ...env, SERVED_ROUTES });
   const crm = automationReport("crm", { type: "crm_source", name: "Relance" });
   const recordBoth = (one: Pick<typeof platform, "recordAutomations">) =>
     one.recordAutomations({ workspaceId, automations: [automationReport("1"), crm] });
@@ -85,7 +85,7 @@ test("Without automations.crm_source, no such automation is recorded, and earlie
   expect(error).toContain("recordAutomations: automations[1].type: crm_source is not served");
   expect(error).toContain("SERVED_ROUTES");
   expect((await everywhere.get("/v1/automations")).body).toMatchObject({ data: [] });
-  const { ids } = await recordBoth(exports.Platform);
+  const { ids } = await recordBoth(Platform);
   const path = `/v1/automations/${ids[1]}`;
   const runs = [runReport("1", String(ids[1]))];
   expect(await platform.recordRuns({ workspaceId, runs })).toMatchObject({ created: 1 });

@@ -1,14 +1,14 @@
 import { evictDurableObject, listDurableObjectIds, runInDurableObject } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { KeyGate } from "../../../src/rate-limit/key-gate.ts";
 import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import type { HourUsage } from "../../../src/rate-limit/window.ts";
+import { Platform } from "../../support/api.ts";
 import { HOUR_MS, jumpTo, observedDatabase } from "../../support/deliveries.ts";
 import { observeWrites, openKey, race } from "../../support/gates.ts";
 import { openPortal } from "../../support/portal.ts";
 
-const { Platform } = exports;
 const NOW = 1_790_000_000_000;
 /** A quota that no test uses up. */
 const LARGE = 10_000;

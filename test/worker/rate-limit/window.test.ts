@@ -1,11 +1,10 @@
 import { evictDurableObject } from "cloudflare:test";
-import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { countUsage, type HourUsage } from "../../../src/rate-limit/window.ts";
+import { Platform } from "../../support/api.ts";
 import { HOUR_MS, jumpTo } from "../../support/deliveries.ts";
 import { openKey } from "../../support/gates.ts";
 
-const { Platform } = exports;
 const HOUR = Math.floor(1_790_000_000_000 / HOUR_MS) * HOUR_MS;
 
 describe("the usage of a key", () => {

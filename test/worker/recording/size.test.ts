@@ -1,9 +1,8 @@
-import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { LEAD_BYTES } from "../../../bench/price.ts";
 import { LEAD } from "../../../src/events/samples.ts";
 import { findSize } from "../../../src/workspaces/database-figures.ts";
-import { leadReport } from "../../support/api.ts";
+import { leadReport, Platform } from "../../support/api.ts";
 import { createWorkspace, db } from "../../support/deliveries.ts";
 
 const LEADS = 2_500;
@@ -17,7 +16,7 @@ test("a lead takes as many bytes in the database's file, indexes included, as th
       const leads = Array.from({ length: 100 }, () =>
         leadReport(`lead-${++recorded}`, { name, email, phone, customFields }),
       );
-      await exports.Platform.recordLeads({ workspaceId, leads });
+      await Platform.recordLeads({ workspaceId, leads });
     }
   };
   // The audit trail and the first pages of each index are not counted.

@@ -1,9 +1,10 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
 import {
   deployedWith,
   openApi,
   openWorkspace,
+  Platform,
   recordAutomation,
   send,
 } from "../../../support/api.ts";
@@ -23,7 +24,7 @@ for (let i = 0; i < 20; i++) {
 }
 async function deniedKey() {
   const { workspaceId, apiKey } = await openWorkspace();
-  await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+  await Platform.setWorkspaceAccess({ workspaceId, granted: false });
   return apiKey;
 }
 

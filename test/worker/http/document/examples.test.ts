@@ -1,10 +1,10 @@
-import { exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../../src/contract/enumerations.ts";
 import {
   eventsOf,
   type openApi,
   openListeningWorkspace,
+  Platform,
   recordAutomation,
   send,
 } from "../../../support/api.ts";
@@ -128,10 +128,10 @@ describe("an example of the document is what the service responds", () => {
       ...camelCased(lead),
       ...{ reference: lead.name, agent },
     }));
-    const recorded = await exports.Platform.recordLeads({ workspaceId, leads });
+    const recorded = await Platform.recordLeads({ workspaceId, leads });
     const page = await api.get<Json>("/v1/automations");
     const runs: Json[] = answerOf("listRuns").data.toReversed();
-    await exports.Platform.recordRuns({
+    await Platform.recordRuns({
       workspaceId,
       runs: runs.map(({ id, status, trigger_type, occurred_at, actions, lead_id }) => ({
         ...{ reference: id, status, actions, triggerType: trigger_type, occurredAt: occurred_at },
