@@ -4,13 +4,13 @@ import { createServer as createSecureServer } from "node:https";
 import { createServer as tcp } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { generate } from "selfsigned";
 import { Webhook } from "standardwebhooks";
 import Stripe from "stripe";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { askForSecret, parseCall, UsageError } from "../../../scripts/check-receiver/call.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { WebhookDelivery } from "../../../src/events/bodies.ts";
+import { SELF_SIGNED } from "../../node/support/certificate.ts";
 import { startInTerminal } from "../../node/support/process.ts";
 import { type Answer, type Post, startReceiver } from "../../node/support/receiver.ts";
 import { freePort } from "../../node/support/server.ts";
@@ -234,7 +234,7 @@ describe.concurrent("the command says what is wrong with a receiver that", () =>
     ["does not speak HTTP", talking, "http", "not HTTP", PORT],
   ])("%s: the reason, and what to check", async (_name, make, scheme, why, advice) => {
     const port = await freePort();
-    const server = await make();
+    const server = make();
     server?.listen(port, "127.0.0.1");
     const url = scheme.includes(":") ? scheme : `${scheme}://127.0.0.1:${port}/`;
     const { code, stdout, checks } = await check(url, "--local");
@@ -247,14 +247,8 @@ describe.concurrent("the command says what is wrong with a receiver that", () =>
   });
 });
 
-async function selfSigned(
-  answer: RequestListener = (_, response) => {
-    response.end();
-  },
-) {
-  const { private: key, cert } = await generate([{ name: "commonName", value: "localhost" }]);
-  return createSecureServer({ key, cert }, answer);
-}
+const selfSigned = (answer?: RequestListener) =>
+  createSecureServer(SELF_SIGNED, answer ?? ((_, response) => void response.end()));
 
 describe("a receiver behind a gateway, which looks up its secret by X-Service-Webhook", () => {
   const known = "whk_559x8lmvzniqjo9o6wxks3p9p";
@@ -286,7 +280,7 @@ describe("a receiver behind a gateway, which looks up its secret by X-Service-We
 });
 
 test("a certificate that cannot be verified is accepted with --insecure", async () => {
-  const server = await selfSigned((request, response) => {
+  const server = selfSigned((request, response) => {
     request.resume();
     response.writeHead(204).end();
   });

@@ -5,7 +5,6 @@ import type { IncomingHttpHeaders } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { generate } from "selfsigned";
 import { Webhook as StandardWebhook } from "standardwebhooks";
 import { describe, expect, test, vi } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
@@ -17,6 +16,7 @@ import type { PageBody } from "../../../src/http/paging.ts";
 import type { PlatformOutput } from "../../../src/platform/operations.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import type { Webhook } from "../../../src/subscriptions/subscriptions.ts";
+import { SELF_SIGNED } from "../../node/support/certificate.ts";
 import { type Command, startLocalServer } from "../../node/support/local-server.ts";
 import { opened } from "../../node/support/opened.ts";
 import { openPortalSession } from "../../node/support/portal-session.ts";
@@ -233,9 +233,8 @@ test("npm run listen shows and forwards every event that npm run trigger causes"
 });
 
 test("npm run listen forwards to a gateway that requires a header, and with a certificate of its own", async () => {
-  const { private: key, cert } = await generate([{ name: "commonName", value: "localhost" }]);
   const seen: IncomingHttpHeaders[] = [];
-  const secure = createSecureServer({ key, cert }, (request, response) => {
+  const secure = createSecureServer(SELF_SIGNED, (request, response) => {
     seen.push(request.headers);
     response.writeHead(204).end();
   }).listen(0, "127.0.0.1");

@@ -1,0 +1,19 @@
+/** A certificate for `localhost` that no authority has signed, until 2126, and its private key. */
+export const SELF_SIGNED = {
+  key: `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgvsTDLNuVRwkb9q/w
+Uqb2NUX3Q6TK5j/H/ZYpxi3o9rShRANCAATnjGJ/5KDkLjvLssi6B8sbbgD0+7d4
+jiTYYSwTF/2E1TCxbwfiFBDXd3ZbdecNkz+yWKq4TSnCpbHusYpe9/g/
+-----END PRIVATE KEY-----`,
+  cert: `-----BEGIN CERTIFICATE-----
+MIIBfjCCASWgAwIBAgIUWzpP34Ewywb/DkWshpNzyqg8xHowCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyOTE5MDEyMloYDzIxMjYxMTA1
+MTkwMTIyWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAATnjGJ/5KDkLjvLssi6B8sbbgD0+7d4jiTYYSwTF/2E1TCxbwfiFBDX
+d3ZbdecNkz+yWKq4TSnCpbHusYpe9/g/o1MwUTAdBgNVHQ4EFgQUWF4C2zrhZshj
+W4Q16hjOhqjKCdowHwYDVR0jBBgwFoAUWF4C2zrhZshjW4Q16hjOhqjKCdowDwYD
+VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNHADBEAiAToxsmE1/5hO7BxRr1tPEO
+5maB0mjccQS+hUc/CL9jygIgRLHMqg6AvDSavgsZBuzNrfSwJQnB7S9qUlt99pac
+7L0=
+-----END CERTIFICATE-----`,
+};
