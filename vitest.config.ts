@@ -1,4 +1,3 @@
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-pool-workers";
 import { defineConfig } from "vitest/config";
@@ -105,7 +104,6 @@ function inNode(
   return {
     test: {
       name,
-      env: { TMPDIR: DISK },
       include,
       // Otherwise each file imports wrangler and the sources again.
       isolate: false,
@@ -149,7 +147,6 @@ class ByProject extends BaseSequencer {
   }
 }
 
-const DISK = tmpdir();
 useMemory();
 
 // Tests start scripts about two hundred times: as quickly as npm does.
