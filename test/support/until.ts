@@ -1,11 +1,16 @@
-/** Waits until `condition` holds; throws if it does not within `timeoutMs`, long enough for a busy machine. */
+/**
+ * Waits until `condition` holds; throws if it does not within `timeoutMs`, long enough for a busy machine. It looks less
+ * often the longer it has waited, because a look may cost several calls.
+ */
 export async function until(
   condition: () => boolean | Promise<boolean>,
   timeoutMs = 45_000,
 ): Promise<void> {
-  const deadline = Date.now() + timeoutMs;
+  const startedAt = Date.now();
   while (!(await condition())) {
-    if (Date.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${condition}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    const waitedMs = Date.now() - startedAt;
+    if (waitedMs > timeoutMs) throw new Error(`not within ${timeoutMs} ms: ${condition}`);
+    const pauseMs = Math.min(50 + waitedMs / 10, 250);
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
 }
