@@ -51,7 +51,7 @@ const CLIENTS = {
       return new StdioClientTransport({ command, args, env, stderr: "ignore" });
     }),
   "OpenAI Agents": async () => {
-    const openai = await import("@openai/agents");
+    const openai = await import("@openai/agents-core");
     const server = new openai.MCPServerStreamableHttp({
       ...{ url, name: "api", requestInit: { headers } },
       // Without this, a model gets a fixed sentence in place of any error.
