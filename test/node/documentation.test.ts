@@ -58,6 +58,7 @@ import { HEADERS } from "../../src/delivery/post.ts";
 import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../src/delivery/response.ts";
 import { LEASE_MS } from "../../src/dispatch/claims.ts";
 import { DISPATCH_MAX_MS } from "../../src/dispatch/deliver.ts";
+import { HARD_DELIVERIES } from "../../src/events/samples.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
 import {
   DATABASE_TIMEOUT_MS,
@@ -190,6 +191,8 @@ test.each([
   ["docs/deliveries.md", `then every ${CIRCUIT_OUTAGE_SECONDS.at(-1)} s`],
   ["docs/deliveries.md", `more than ${shown(PENDING_MAX)} pending deliveries`],
   ["docs/deliveries.md", `unless more than ${shown(PENDING_MAX)} wait`],
+  ["docs/oncall.md", `no check has run for ${SWEPT_WITHIN_MS / MINUTE_MS} min`],
+  ["docs/oncall.md", `not respond within ${seconds(DATABASE_TIMEOUT_MS)} s`],
   ["docs/oncall.md", `If more than ${shown(PENDING_MAX)} deliveries`],
   ["docs/oncall.md", `start requests for about ${Math.ceil(seconds(DISPATCH_MAX_MS) + 1)} s`],
   ["docs/deliveries.md", `stores up to ${RESPONSES_PER_DAY} responses a day`],
@@ -320,6 +323,10 @@ test.each([
   ["site/guides/portal.md", `the first ${KEY_CHANGES_PER_DAY} changes a day`],
   ["site/guides/portal.md", `allows ${PORTAL_LASTING_CHANGES_PER_DAY} of them a day`],
   ["site/guides/testing.md", `${TEST_EVENTS_PER_MINUTE} test events a minute`],
+  [
+    "site/guides/testing.md",
+    `an invented lead (\`${HARD_DELIVERIES["lead.created"].data.email}\`)`,
+  ],
   ["site/guides/errors.md", `itself after ${seconds(READ_MAX_MS)} s`],
   ["site/guides/authentication.md", `at most ${KEY_OVERLAP_MAX_SECONDS / 86_400} days`],
   ["site/guides/troubleshooting.md", `up to ${CONCURRENCY_MAX} at a time`],
