@@ -79,6 +79,9 @@ describe("the ledger", { shuffle: false }, () => {
     expect(await findLedger(db, quiet, NOW)).toEqual({ ...EMPTY_LEDGER, ...few });
     const both = [await findLedger(db, busy, NOW), await findLedger(db, quiet, NOW)];
     expect(sumLedgers(both)).toEqual(total);
+    // One database that does not add up is enough.
+    const lossy = { ...EMPTY_LEDGER, created: 1, addsUp: false };
+    expect(sumLedgers([...both, lossy])).toEqual({ ...total, created: 12, addsUp: false });
   });
 
   test("counts as overdue what is pending and due for more than five minutes", async () => {

@@ -230,12 +230,15 @@ describe("strangers", () => {
     expect(await hopsOf(preflight())).toEqual([429, 0]);
   });
 
+  const METHOD = { "Access-Control-Request-Method": "GET" };
+  const ORIGIN = { Origin: "https://page.example" };
   test.each([
-    ["Origin", { "Access-Control-Request-Method": "GET" }],
-    ["Access-Control-Request-Method", { Origin: "https://page.example" }],
-  ])("who send OPTIONS without %s send no preflight, so that it counts", async (_, headers) => {
+    ["OPTIONS without Origin", "OPTIONS", METHOD],
+    ["OPTIONS without Access-Control-Request-Method", "OPTIONS", ORIGIN],
+    ["GET with the headers of a preflight", "GET", { ...METHOD, ...ORIGIN }],
+  ])("who send %s send no preflight, so that it counts", async (_, method, headers) => {
     const from = { "CF-Connecting-IP": freshAddress() };
-    const answer = await send("/v1/leads", { method: "OPTIONS", headers: { ...from, ...headers } });
+    const answer = await send("/v1/leads", { method, headers: { ...from, ...headers } });
     expect(answer).toEqual(refusal(401, "invalid_api_key"));
     expect(rateLimitOf(answer)).toMatchObject({ limit: 20, remaining: 19 });
   });

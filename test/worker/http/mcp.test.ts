@@ -308,8 +308,11 @@ describe("a call of a tool", () => {
     const response = await post(apiKey, message);
     expect([response.status, response.headers.get("WWW-Authenticate")]).toEqual([200, null]);
     expect(await response.json()).toEqual(refusedCall("invalid_api_key"));
-    const handshake = await post(apiKey, INITIALIZE);
-    expect([handshake.status, handshake.headers.get("WWW-Authenticate")]).toEqual([401, "Bearer"]);
+    for (const message of [INITIALIZE, { ...LIST_TOOLS, method: "server/discover" }]) {
+      const handshake = await post(apiKey, message);
+      const challenge = handshake.headers.get("WWW-Authenticate");
+      expect([handshake.status, challenge]).toEqual([401, "Bearer"]);
+    }
   });
 
   test("that fails on our side says in JSON-RPC when to retry", async () => {

@@ -104,12 +104,19 @@ describe("rotateWebhookSecret", () => {
     expect([await earlier(), await current()]).toEqual([[old, unseen], secret]);
   });
 
-  test("leaves the end of a grace period as it was, if it is ended once more", async () => {
+  test("leaves the end of a grace period as it was, if it has ended", async () => {
     const { id } = await subscribe(await createWorkspace());
-    await rotateSecret(db, KEYS, id, 60, Date.now() - 3_600_000);
-    const { earlierSecrets } = await subscriptionRow(id);
+    const now = Date.now();
+    await rotateSecret(db, KEYS, id, 60, now - 3_600_000);
+    // The first secret still signs then.
+    await rotateSecret(db, KEYS, id, 7_200, now - 3_590_000);
+    const ends = async () => (await subscriptionRow(id)).earlierSecrets?.map(({ until }) => until);
+    expect(await ends()).toEqual([now - 3_540_000, now + 3_610_000]);
     await Platform.endSecretOverlap({ webhookId: id });
-    expect(await subscriptionRow(id)).toMatchObject({ earlierSecrets });
+    const ended = await ends();
+    expect(ended).toEqual([now - 3_540_000, expect.closeTo(Date.now(), -4)]);
+    await Platform.endSecretOverlap({ webhookId: id });
+    expect(await ends()).toEqual(ended);
   });
 
   test("is rejected while four earlier secrets are valid, and changes nothing, unless it ends them", async () => {

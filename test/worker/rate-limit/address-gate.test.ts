@@ -91,6 +91,18 @@ test("the storage of an address is kept while its window is open", async () => {
   expect(alarm).toBe(now + WINDOW_MS);
 });
 
+test("the storage of an address is kept while the window of its network is open, if that is later", async () => {
+  const gate = openGate();
+  const now = Date.now();
+  await gate.fail("another block", now);
+  await gate.fail(BLOCK, now + WINDOW_MS / 2);
+  // The window of the network opens again.
+  await gate.fail(BLOCK, now + WINDOW_MS);
+  expect(await runDurableObjectAlarm(gate)).toBe(true);
+  const alarm = await runInDurableObject(gate, (_, { storage }) => storage.getAlarm());
+  expect(alarm).toBe(now + 2 * WINDOW_MS);
+});
+
 test("the alarm of an address is set for its first window alone", async () => {
   const gate = openGate();
   await fail(gate, 1, NOW, BLOCK);

@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { inArray, sql } from "drizzle-orm";
+import { eq, inArray, sql } from "drizzle-orm";
 import { expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { DAY_MS } from "../../../src/contract/time.ts";
@@ -93,7 +93,15 @@ test("A removed automation is gone at once, and its runs piece by piece until th
   expect(await listed("/v1/runs")).toEqual(keptRuns);
   expect(await listed("/v1/leads")).toEqual(leads);
   expect(await stored(id)).toEqual({ runs: 0, automations: 1 });
+  // A report from between two calls would otherwise count as older than the removal.
+  const removedAt = async () => {
+    const [row] = await db.select().from(automations).where(eq(automations.id, id));
+    return row?.removedAt ?? expect.unreachable("it is not removed");
+  };
+  const at = await removedAt();
+  expect(at).toBeLessThan(Date.now());
   expect(await remove()).toEqual({ done: true });
+  expect(await removedAt()).toBe(at);
 });
 
 test("A removal deletes a bounded number of runs in a transaction", async () => {

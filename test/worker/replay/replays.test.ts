@@ -58,6 +58,12 @@ async function replayOf(webhookId: string) {
   return items[0] ?? expect.unreachable("there is no replay");
 }
 
+/** The methods that have changed a webhook, newest first. */
+async function changesOf(webhookId: string) {
+  const { items } = await Platform.listWebhookChanges({ webhookId });
+  return items.map(({ method }) => method);
+}
+
 /** Sets how many events the workspace has sent again in this hour. */
 const setRedelivered = (workspaceId: string, redelivered: number, redeliveredSince = Date.now()) =>
   db
@@ -79,7 +85,7 @@ function insertReplays(workspaceId: string, subscriptionId: string, endedAt: (nu
   const filter: ReplayFilter = { since: 0, until: 1, states: [], type: null, status: null };
   const rows = endedAt.map((end, i) => ({
     ...{ workspaceId, subscriptionId, filter },
-    ...{ id: randomId("replay"), createdAt: i, examinedAt: Date.now(), endedAt: end },
+    ...{ id: randomId("replay"), createdAt: i, examinedAt: Date.now() + i, endedAt: end },
   }));
   return Promise.all(rows.map((row) => db.insert(replays).values(row).run()));
 }
@@ -91,7 +97,14 @@ describe("a replay", () => {
     await Platform.redeliver({ webhookId, since, states });
     const begun = { since, states, type: null, status: null, scheduled: 3 };
     expect(await replayOf(webhookId)).toMatchObject({ ...begun, delivered: 0, result: null });
-    await deliverAll(webhookId, ids.slice(0, 1));
+    await setSubscription(webhookId, FREE);
+    // An attempt that cannot be made is none, beside one that succeeds.
+    await dispatchAt(Date.now(), [webhookId], ({ eventId }) =>
+      eventId === ids[2] ? Promise.reject(new Error("no secret")) : Promise.resolve(answered(200)),
+    );
+    expect(await replayOf(webhookId)).toMatchObject({ ...begun, delivered: 2, failed: 0 });
+    await setSubscription(webhookId, { circuits: {} });
+    await deliverAll(webhookId, ids.slice(2));
     const counts = { delivered: 2, failed: 1, isExamining: false };
     expect(await replayOf(webhookId)).toMatchObject({ ...begun, ...counts, result: "done" });
     await sweep(env, Date.now() + HOUR_MS);
@@ -99,7 +112,7 @@ describe("a replay", () => {
     expect(ended).toMatchObject({ ...counts, result: "done" });
     expect(Date.parse(ended.endedAt ?? "")).toBeGreaterThan(Date.parse(ended.createdAt));
     // A retry succeeds.
-    await setDeliveries(webhookId, { dueAt: 0 }, ids[0]);
+    await setDeliveries(webhookId, { dueAt: 0 }, ids[2]);
     await deliverAll(webhookId);
     expect(await replayOf(webhookId)).toMatchObject({ delivered: 3, failed: 0 });
   });
@@ -174,9 +187,10 @@ describe("a replay", () => {
     const ended = await replayOf(webhookId);
     expect(ended).toMatchObject({ result: "interrupted", isExamining: false });
     expect(ended.endedAt).not.toBeNull();
-    // There is nothing left to stop.
+    // There is nothing left to stop, so that is no change.
     await Platform.stopReplay({ webhookId, replayId: ended.replayId });
     expect(await replayOf(webhookId)).toEqual(ended);
+    expect(await changesOf(webhookId)).toEqual(["disableWebhook", "redeliver"]);
     expect(await statesOf(webhookId)).toEqual({ pending: REDELIVERY_EXAMINED_MAX });
   });
 
@@ -288,6 +302,7 @@ describe("a replay that is stopped", () => {
     const { replayId } = await replayOf(webhookId);
     const before = await findReplay(db, webhookId, replayId, "replayId");
     await Platform.stopReplay({ webhookId, replayId });
+    expect(await changesOf(webhookId)).toEqual(["stopReplay", "redeliver"]);
     expect(await continueReplay(db, before, Date.now())).toMatchObject({ count: 0 });
     const again = Platform.redeliver({ webhookId, since, cursor: nextCursor });
     expect(await again).toEqual({ count: 0, nextCursor: null });
@@ -365,9 +380,13 @@ describe("the replays of a subscription", () => {
     await db.update(replays).set({ endedAt: null }).where(eq(replays.subscriptionId, webhookId));
     await storeEvents(workspaceId, webhookId, 1, Date.now() - HOUR_MS, "missed");
     const portal = await openPortal(workspaceId);
+    await setRedelivered(workspaceId, 0);
     const refused = await portal.post(`/webhooks/${webhookId}/redeliver`, { since });
     expect(refused.status).toBe(429);
     expect(refused.body).toMatchObject({ error: { details: { retry_after_seconds: 60 } } });
+    // What is rejected counts for nothing.
+    const [counted] = await db.select().from(workspaces).where(eq(workspaces.id, workspaceId));
+    expect(counted?.redelivered).toBe(0);
     expect((await Platform.listReplays({ webhookId })).items).toHaveLength(REPLAYS_MAX);
   });
 
@@ -382,6 +401,9 @@ describe("the replays of a subscription", () => {
     await lock("draining");
     const found = await findUnended(openDatabase(WORKSPACE_DB), Date.now() + HOUR_MS);
     await lock(null);
+    // Of one workspace, those that wait longest come first.
+    const ofMany = found.filter(({ workspaceId }) => workspaceId === many.workspaceId);
+    expect(ofMany.slice(0, 10).map(({ createdAt }) => createdAt)).toEqual([...Array(10).keys()]);
     const owners = found.map(({ workspaceId }) => workspaceId);
     expect([one, moving].map(({ workspaceId }) => owners.includes(workspaceId))).toEqual([
       true,

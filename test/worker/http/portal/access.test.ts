@@ -189,11 +189,19 @@ test("without webhooks in SERVED_ROUTES, the portal has none", async () => {
   expect(await portal.get("/workspace")).toMatchObject({ status: 200 });
 });
 
-test("no log line contains a text that stands in place of an id", async () => {
-  const { portal, path } = await openOwed();
+test("a log line names the webhook and the event of its request, and no text in place of an id", async () => {
+  const { portal, path, webhookId, eventIds } = await openOwed();
+  const [eventId = ""] = eventIds;
   for (const odd of ["/webhooks/camille@example.com", `${path}/deliveries/camille@example.com`])
     expect((await portal.get(odd)).status).toBe(404);
-  expect(lines.join("\n")).toContain("readDelivery");
+  expect((await portal.get(`${path}/deliveries/${eventId}`)).status).toBe(200);
+  const named = lines.map((line) => JSON.parse(line)).filter(({ event }) => event === "request");
+  const shown = named.map((line) => [line.operation, line.webhookId, line.eventId]);
+  expect(shown.slice(-3)).toEqual([
+    [undefined, undefined, undefined],
+    ["readDelivery", webhookId, undefined],
+    ["readDelivery", webhookId, eventId],
+  ]);
   expect(lines.join("\n")).not.toContain("camille");
 });
 

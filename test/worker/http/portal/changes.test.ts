@@ -383,45 +383,62 @@ test("The portal changes URLs, secrets and headers 300 times a day, and then sti
 });
 
 test.each(["portal", "API"])(
-  "A creation through the %s that failed after it happened is an entry, and one that was refused is none",
+  "A creation or deletion through the %s that failed after it happened is an entry, and one that was refused is none",
   async (way) => {
     const { workspaceId, apiKey } = await openWorkspace();
     const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
       const result = await go();
-      if (texts.some((text) => /^insert into "subscriptions"/i.test(text)))
+      if (texts.some((text) => /^(insert into|update) "subscriptions"/i.test(text)))
         throw new Error("D1_ERROR: Internal error.");
       return result;
     });
     const fetch = deployedWith(inDatabase({ DB }));
     const portal = await openPortal(workspaceId, fetch);
+    const api = openApi(apiKey, fetch);
     const create = (url: string) => {
       const body = { url, events: ["lead.created"] };
-      return way === "portal"
-        ? portal.post("/webhooks", body)
-        : openApi(apiKey, fetch).post("/v1/webhooks", body);
+      return way === "portal" ? portal.post("/webhooks", body) : api.post("/v1/webhooks", body);
     };
+    const remove = (id: string) =>
+      way === "portal" ? portal.delete(`/webhooks/${id}`) : api.delete(`/v1/webhooks/${id}`);
     const url = subscriberUrl();
     expect((await create("https://10.0.0.1/")).status).toBe(400);
     expect((await create(url)).status).toBe(500);
     const [created] = (await Platform.listWebhooks({ workspaceId })).items;
     expect(created).toMatchObject({ url });
-    const entries = async () =>
+    const { webhookId } = created ?? expect.unreachable("it was not created");
+    const entriesOf = async (wanted: string) =>
       (await Platform.listAuditTrail({ workspaceId })).items.filter(
-        ({ method }) => method === "createWebhook",
+        ({ method }) => method === wanted,
       );
-    await expect.poll(entries).toMatchObject([
-      {
-        result: "failed",
-        webhookId: created?.webhookId,
-        after: { url, events: ["lead.created"] },
-      },
-    ]);
+    const after = { url, events: ["lead.created"] };
+    await expect
+      .poll(() => entriesOf("createWebhook"))
+      .toMatchObject([{ result: "failed", webhookId, after }]);
     const lasting = env.DB.prepare(
       "SELECT count(*) AS n FROM audit_trail WHERE workspace_id = ? AND lasting",
     );
     expect(await lasting.bind(workspaceId).first("n")).toBe(1);
+    expect((await remove(webhookId)).status).toBe(500);
+    expect((await Platform.listWebhooks({ workspaceId })).items).toEqual([]);
+    await expect
+      .poll(() => entriesOf("deleteWebhook"))
+      .toMatchObject([{ result: "failed", webhookId }]);
   },
 );
+
+test("Two people whose links have the same time of issue have an entry each", async () => {
+  const { workspaceId } = await openWorkspace();
+  // The links of the next seconds are dated just behind the end of the sessions.
+  await Platform.endPortalSessions({ workspaceId });
+  for (const actor of ["Ada", "Zoé"]) await openAs(workspaceId, actor);
+  const opened = async () => {
+    const { items } = await Platform.listWorkspaceChanges({ workspaceId });
+    const sessions = items.filter(({ method }) => method === "openPortalSession");
+    return sessions.map(({ actor }) => actor).toSorted();
+  };
+  await expect.poll(opened).toEqual(["Ada", "Zoé"]);
+});
 
 test("The changes of a webhook show which replay one of them has begun", async () => {
   const { webhookId, portal, path } = await openOwed();
