@@ -5,6 +5,7 @@ import { ROOT } from "../scripts/shared/checkout.ts";
 import { buildWorker, type Runtime, startRuntime } from "../scripts/shared/runtime.ts";
 import type { WebhookEvent } from "../src/contract/enumerations.ts";
 import type { Receiver } from "../test/node/support/receiver.ts";
+import { until } from "../test/support/until.ts";
 import type { Meters } from "./worker.ts";
 
 /** How much a bench measures: `smoke` only shows that it still runs. */
@@ -181,6 +182,12 @@ export async function readUntil(runtime: Runtime, apiKey: string, isOver: () => 
     await sleep(READ_EVERY_MS);
   }
   return times;
+}
+
+/** Waits for so many posts. @returns when the last of them came, in Unix milliseconds, however late it is noticed. */
+export async function timeOfPost({ posts }: Receiver, count: number): Promise<number> {
+  await until(() => posts.length >= count, 120_000);
+  return posts[count - 1]?.at ?? Number.NaN;
 }
 
 /** Does work, and returns how long it took, in milliseconds. */
