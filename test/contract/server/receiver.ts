@@ -24,8 +24,8 @@ export interface Post {
  */
 export async function startSubscribers(port: number) {
   const posts = new Map<string, Post[]>();
-  /** Emits the path of each request that arrives. */
-  const arrivals = new EventEmitter();
+  /** Emits the path of each request that arrives. Many tests wait at once. */
+  const arrivals = new EventEmitter().setMaxListeners(0);
   const answer: RequestListener = async (request, response) => {
     const { method = "", url = "", headers } = request;
     if (method === "GET") {
