@@ -4,6 +4,7 @@
  */
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { SWEEP_GRACE_MS } from "../../../src/delivery/wake.ts";
+import { DATABASES } from "./traffic.ts";
 
 /** What it is asked for: a method of the Platform API, or rows of the workspace's database. */
 export interface Call {
@@ -12,11 +13,9 @@ export interface Call {
   input: unknown;
 }
 
-/** The databases that the workspace goes through. */
-export const DATABASES = ["DB", "DB_2", "DB_3"];
 const SWEEP_EVERY_MS = 5_000;
 
-if (process.send) await serve(process.argv[2] ?? "");
+await serve(process.argv[2] ?? "");
 
 async function serve(persist: string): Promise<void> {
   const { url, env, scheduled } = await startRuntime({

@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { DATABASES } from "./runtime.ts";
 import type { Victim } from "./victim.ts";
+
+/** The databases that the workspace goes through. */
+export const DATABASES = ["DB", "DB_2", "DB_3"];
 
 /** Between two rounds of one of them. Otherwise requests are most of what the machine does, and not restarts. */
 const PAUSE_MS = 100;
