@@ -97,6 +97,8 @@ export async function readSettings(): Promise<WorkerSettings> {
 
 /** The `ENCRYPTION_KEYS` of these runtimes. */
 export const ENCRYPTION_KEYS = "local:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
+/** The `PORTAL_SIGNING_KEYS` of these runtimes. */
+export const PORTAL_SIGNING_KEYS = "local:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
 
 /** Starts the bundle that `buildWorker` made, with the tables of `migrations/`. */
 export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtime> {
@@ -136,7 +138,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
             ALLOW_LOCAL_WEBHOOKS: "true",
             ENCRYPTION_KEYS,
             API_KEY_CHECKSUM_KEYS: "local:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
-            PORTAL_SIGNING_KEYS: "local:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=",
+            PORTAL_SIGNING_KEYS,
             PORTAL_ORIGIN: "http://localhost",
             // The bindings that benches wrap have no jurisdictions.
             JURISDICTION: "",

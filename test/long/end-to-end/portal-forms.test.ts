@@ -18,18 +18,20 @@ let isSpent: boolean;
 beforeEach(async () => {
   stage.answerWith(204);
   stage.receiver.posts.length = 0;
-  workspaceId = await stage.makeWorkspace();
+  workspaceId = await stage.shareWorkspace();
   webhookId = await stage.subscribe(workspaceId);
   visit = await stage.takePage();
-  await stage.enter(visit, workspaceId);
   page = visit.page;
   isSpent = false;
   return async () => {
     await stage.returnPage(isSpent);
-    await PLATFORM.deleteWebhook({ webhookId });
+    const { items } = await PLATFORM.listWebhooks({ workspaceId });
+    for (const { webhookId } of items) await PLATFORM.deleteWebhook({ webhookId });
   };
 });
 
+/** Opens the portal at a place. */
+const open = (place = "webhooks") => stage.show(visit, workspaceId, place);
 const go = (place: string) => page.evaluate(`location.hash = "#/${place}"`);
 const press = (name: string | RegExp, within: Page | Locator = page) =>
   within.getByRole("button", { name, exact: typeof name === "string" }).click();
@@ -54,8 +56,12 @@ async function endSession(): Promise<void> {
   await heading(page, "Your session has ended").waitFor();
 }
 
-test("A new secret signs alone if wanted, is shown after its form was left, and stays when the session ends", async () => {
-  await go(`webhooks/${webhookId}/settings`);
+test("A rotation shows its secret even after its form was left, or says that nobody has seen it", async () => {
+  await open(`webhooks/${webhookId}/settings`);
+  await page.route("**/secret", (route) => route.abort(), { times: 1 });
+  await press("Create and copy a new secret");
+  await see(page, "It may have created a secret that nobody has seen: create another one");
+
   await page.getByLabel("No, revoke it immediately").check();
   const request = await hold("**/secret");
   await press("Create and copy a new secret");
@@ -70,6 +76,7 @@ test("A new secret signs alone if wanted, is shown after its form was left, and 
     "The previous secret no longer signs.",
   );
   const secret = await secretIn(dialog);
+  // It stays when the session ends.
   await endSession();
   await page.keyboard.press("Escape");
   expect(await secretIn(dialog)).toBe(secret);
@@ -84,33 +91,35 @@ test("A new secret signs alone if wanted, is shown after its form was left, and 
   expect(signature).toMatch(/^t=\d+,v1=[0-9a-f]{64}$/);
 });
 
-test("A rotation whose response was lost says that nobody has seen the secret", async () => {
-  await go(`webhooks/${webhookId}/settings`);
-  await page.route("**/secret", (route) => route.abort(), { times: 1 });
-  await press("Create and copy a new secret");
-  await see(page, "It may have created a secret that nobody has seen: create another one");
-  await press("Create and copy a new secret");
-  expect(await secretIn(dialogOf("New secret"))).toMatch(/^whsec_/);
-});
-
-test("A webhook that is created after the form was left says that it exists, with its secret", async () => {
-  await go("subscribe");
+test("A webhook is added once after a lost response, and shows its secret after its form was left", async () => {
+  await open("subscribe");
   await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/late`);
+  await page.route(
+    "**/portal/api/webhooks",
+    async (route) => {
+      await route.fetch();
+      await route.abort();
+    },
+    { times: 1 },
+  );
+  await press("Add the webhook");
+  await see(page, "The server cannot be reached.");
   const request = await hold("**/portal/api/webhooks");
   await press("Add the webhook");
   await request.arrived;
   await page.getByRole("link", { name: "Cancel" }).click();
-  await see(page, "Your webhook is working");
+  await see(page, "Both webhooks are working");
   request.let();
   const dialog = dialogOf("Webhook added");
   await see(dialog, `${stage.receiver.url}/late`, "It was added after you had left the form.");
   expect(await secretIn(dialog)).toMatch(/^whsec_/);
   await press("I have stored it", dialog);
   await page.getByRole("heading", { level: 1, name: /late$/ }).waitFor();
+  expect((await PLATFORM.listWebhooks({ workspaceId })).items).toHaveLength(2);
 });
 
 test("Escape asks before it discards what was typed, and only then", async () => {
-  await go(`webhooks/${webhookId}/settings`);
+  await open(`webhooks/${webhookId}/settings`);
   const dialog = dialogOf("Edit the webhook");
   const edit = async () => {
     await press("Edit…", page.locator(".settings"));
@@ -134,7 +143,7 @@ test("Escape asks before it discards what was typed, and only then", async () =>
 });
 
 test("A form that was being filled in when its session ended is there again after a new link", async () => {
-  await go("subscribe");
+  await open("subscribe");
   await page.getByLabel("URL of your server").fill("https://hooks.example.com/typed");
   await page.getByLabel("Run completed").uncheck();
   await press("Add a header");
@@ -161,22 +170,20 @@ test("A form that was being filled in when its session ended is there again afte
   await press("Edit…");
   await dialogOf("Edit the webhook").getByLabel("Description").fill("Typed");
   await endSession();
-  await page.goto("about:blank");
-  await page.goto(await stage.makeLink(workspaceId));
+  const follow = (link: string) => page.evaluate((to) => location.assign(to), link);
+  await follow(await stage.makeLink(workspaceId));
   const field = dialogOf("Edit the webhook").getByLabel("Description");
   await field.waitFor();
   expect(await field.inputValue()).toBe("Typed");
   await endSession();
-  await page.goto("about:blank");
-  await page.goto(await stage.makeLink(await stage.makeWorkspace("Lyon")));
+  await follow(await stage.makeLink(await stage.makeWorkspace("Lyon")));
   await see(page, "No webhooks yet");
   expect(await page.evaluate("Object.keys(sessionStorage).join()")).toBe("portal-session");
 });
 
 test("A session's end is announced two minutes before, in dialogs, too, and a link in another tab goes on", async () => {
   const { url } = await PLATFORM.createPortalLink({ workspaceId, validMinutes: 3, actor: "Zoë" });
-  await page.evaluate("sessionStorage.clear()");
-  await page.goto("about:blank");
+  await stage.takeEmptyPage();
   // The page has this clock from now on.
   await page.clock.install();
   isSpent = true;
@@ -206,30 +213,40 @@ test("A session's end is announced two minutes before, in dialogs, too, and a li
 async function countClicks(): Promise<() => Promise<number>> {
   // What a label passes on to its field is no second click.
   await page.evaluate(`
+    if (!("clicks" in globalThis))
+      addEventListener("click", ({ isTrusted, detail }) => { if (isTrusted && detail) clicks++; });
     globalThis.clicks = 0;
-    addEventListener("click", ({ isTrusted, detail }) => { if (isTrusted && detail) clicks++; });
   `);
   return () => page.evaluate("clicks");
 }
 
-test("A secret is rotated without downtime in four clicks from the home page", async () => {
+test("A secret is rotated in four clicks, and the earlier one signs, too, until that is ended", async () => {
+  const overlaps = async () => (await PLATFORM.readWebhook({ webhookId })).overlapEndsAt !== null;
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
-  await go("webhooks");
+  await open();
   const clicks = await countClicks();
   await page.getByRole("link", { name: "/in" }).click();
   await page.getByRole("link", { name: "Settings" }).click();
   await press("Create and copy a new secret");
   const dialog = dialogOf("New secret");
-  await see(
-    dialog,
-    "is in your clipboard",
-    "Deliveries are also signed with earlier secrets, until",
-  );
+  const isSigned = "Deliveries are also signed with earlier secrets, until";
+  await see(dialog, "is in your clipboard", isSigned);
   const secret = await secretIn(dialog);
   expect(await page.evaluate("navigator.clipboard.readText()")).toBe(secret);
   await press("I have stored it", dialog);
-  await see(page.locator(".settings"), "Deliveries are also signed with earlier secrets, until");
+  await see(page.locator(".settings"), isSigned);
   expect(await clicks()).toBe(4);
+
+  const question = dialogOf("Sign with the current secret only?");
+  await press("Stop using the earlier secrets…");
+  await press("Cancel", question);
+  expect(await overlaps()).toBe(true);
+  await press("Stop using the earlier secrets…");
+  await press("Stop using them", question);
+  await see(page, "Only the current secret signs from now on.");
+  expect(await overlaps()).toBe(false);
+  // The page loads the webhook again beside this sentence.
+  await expect.poll(() => page.getByText(isSigned).count()).toBe(0);
 });
 
 test("Yesterday, a day of the reader's time zone, is replayed in four clicks", async () => {
@@ -239,6 +256,7 @@ test("Yesterday, a day of the reader's time zone, is replayed in four clicks", a
   stage.answerWith(204);
   const there = await stage.open(workspaceId, { timezoneId: "Pacific/Auckland" });
   page = there.page;
+  await see(page, "Times and filters are in the time zone Pacific/Auckland");
   // One day later, the deliveries are those of yesterday.
   await page.clock.setSystemTime(Date.now() + DAY_MS);
   const clicks = await countClicks();
@@ -258,13 +276,14 @@ test("Yesterday, a day of the reader's time zone, is replayed in four clicks", a
   ]);
   await see(page, "The replay has begun.");
   expect(await clicks()).toBe(4);
+  await until(async () => (await PLATFORM.readWebhook({ webhookId })).retrying === 0);
   await go(`webhooks/${webhookId}/history`);
   await see(page.locator(".changes"), "Done. 3 delivered.");
   await there.close();
 });
 
 test("A second URL with two headers takes five clicks", async () => {
-  await go("webhooks");
+  await open();
   const clicks = await countClicks();
   await page.getByRole("link", { name: "Add a webhook" }).click();
   await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/second`);
@@ -287,25 +306,47 @@ test("A second URL with two headers takes five clicks", async () => {
   expect(post?.headers).toMatchObject({ authorization: "Bearer a:b", "x-team": "7" });
 });
 
-test("Headers that a webhook cannot have are explained beside them", async () => {
-  await go("subscribe");
-  await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/second`);
-  await press("Add a header");
-  await press("Add the webhook");
+test("An error in a new webhook is explained beside its field, which gets the focus", async () => {
+  await open("subscribe");
+  const url = page.getByLabel("URL of your server");
+  const submit = () => press("Add the webhook");
+  const names = page.getByLabel("Name", { exact: true });
+  for (const type of ["New lead", "Run completed", "Automation status changed"])
+    await page.getByLabel(type).uncheck();
   // An empty row counts for nothing.
-  await press("I have stored it");
-  await go("subscribe");
-  await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/third`);
   await press("Add a header");
-  await page.getByLabel("Name", { exact: true }).fill("Host");
-  await press("Add the webhook");
+  await press("Add a header");
+  await names.nth(1).fill("Host");
+  await submit();
+  await see(page, "Enter the URL of your server.", "Choose at least one event type.");
   await see(page, "Enter a name and a value, and each name once.");
-  await page.getByLabel("Value", { exact: true }).fill("x");
-  await press("Add the webhook");
+  expect(await url.evaluate((field) => field === document.activeElement)).toBe(true);
+
+  await page.getByLabel("New lead").check();
+  await page.getByLabel("Value", { exact: true }).nth(1).fill("x");
+  await url.fill(`${stage.receiver.url}/second`);
+  await submit();
   await see(page, "Names such as Host");
-  await press("Remove");
-  await press("Add the webhook");
-  expect(await secretIn(dialogOf("Webhook added"))).toMatch(/^whsec_/);
+  await page.getByRole("button", { name: "Remove" }).nth(1).click();
+  for (const [value, told] of [
+    ["nonsense", "This is not a valid URL."],
+    ["https://ann:secret@hooks.example.com/", "must not contain a user name or password"],
+  ] as const) {
+    await url.fill(value);
+    await submit();
+    await see(page, told);
+    const description = String(await url.getAttribute("aria-describedby"));
+    expect(await page.locator(`[id="${description}"]`).innerText()).toContain(told);
+    expect(await url.getAttribute("aria-invalid")).toBe("true");
+  }
+  await url.fill(`${stage.receiver.url}/second`);
+  await submit();
+  const dialog = dialogOf("Webhook added");
+  expect(await secretIn(dialog)).toMatch(/^whsec_/);
+  await press("I have stored it", dialog);
+  // How the console reports a response that rejects a form's input.
+  const refused = expect.stringContaining("status of 400");
+  expect(await visit.faults()).toEqual([refused, refused, refused]);
 });
 
 /** Replaces each text as Chrome's translation does, now and when the page changes. */
@@ -330,7 +371,7 @@ test("A page that the browser translates goes on showing the current state", asy
   stage.answerWith(500);
   await stage.recordLeads(workspaceId, 2);
   await until(async () => (await PLATFORM.readWebhook({ webhookId })).state === "failing");
-  await go(`webhooks/${webhookId}`);
+  await open(`webhooks/${webhookId}`);
   const badge = page.locator(".titled .badge");
   await expect.poll(() => badge.innerText()).toBe("Failing");
   await page.locator(".rows tbody tr").nth(1).waitFor();

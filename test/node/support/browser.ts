@@ -6,8 +6,10 @@ import {
   chromium,
   type Locator,
   type Page,
+  type Request,
 } from "playwright-core";
 import { beforeEach } from "vitest";
+import { until } from "../../support/until.ts";
 import { findChromium } from "./chromium.ts";
 import { opened } from "./opened.ts";
 
@@ -44,6 +46,8 @@ export interface Visit {
   page: Page;
   /** Console errors and warnings, policy violations, requests to other hosts: those since the last call. */
   faults(): Promise<string[]>;
+  /** Takes back what a test has set up around the page, and forgets what went wrong. */
+  clear(): Promise<void>;
   /** Makes the page as if it had just been opened, but for its history. A new page would start two processes. */
   empty(): Promise<void>;
   close(): Promise<void>;
@@ -74,24 +78,36 @@ export async function openPage(
     document.addEventListener("securitypolicyviolation", (event) =>
       breaches.push(event.violatedDirective + " " + event.blockedURI));
   `);
+  /** The requests that have no response yet. */
+  const open = new Set<Request>();
+  page.on("request", (request) => open.add(request));
+  page.on("requestfinished", (request) => open.delete(request));
+  page.on("requestfailed", (request) => open.delete(request));
+  const clear = async () => {
+    for (const other of context.pages()) if (other !== page) await other.close();
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+    page.removeAllListeners("dialog");
+    await until(() => open.size === 0);
+    await context.clearCookies();
+    await context.clearPermissions();
+    await page.emulateMedia({ media: null, colorScheme: null });
+    if (size) await resize(page, size.width, size.height);
+    seen.length = 0;
+  };
   return {
     page,
     faults: async () => [
       ...seen.splice(0),
       ...(await page.evaluate<string[]>("breaches.splice(0)")),
     ],
+    clear,
     empty: async () => {
-      for (const other of context.pages()) if (other !== page) await other.close();
       await page.unrouteAll({ behavior: "ignoreErrors" });
       if (page.url() !== "about:blank")
         await page.evaluate("localStorage.clear(), sessionStorage.clear()");
       await page.goto("about:blank");
-      page.removeAllListeners("dialog");
-      await context.clearCookies();
-      await context.clearPermissions();
-      await page.emulateMedia({ media: null, colorScheme: null });
-      if (size) await resize(page, size.width, size.height);
-      seen.length = 0;
+      open.clear();
+      await clear();
     },
     close: async () => {
       // The page may just be asking again for what a test answers.
@@ -186,15 +202,19 @@ const KINDS = `(() => {
 })()`;
 
 /**
- * What axe finds wrong in the page's current state, but for its colours.
+ * Whether the page has a kind of element that none had before. Only such a page is worth examining.
  *
- * @param seen the kinds of elements that were examined before. A page that has no others is not examined. Those of this
- *   page are added.
+ * @param seen the kinds of the pages before, to which those of this one are added.
  */
-export async function structureViolationsIn(page: Page, seen: Set<string>): Promise<string[]> {
+export async function hasNewKinds(page: Page, seen: Set<string>): Promise<boolean> {
   const kinds = await page.evaluate<string[]>(KINDS);
-  if (kinds.every((kind) => seen.has(kind))) return [];
+  const known = seen.size;
   for (const kind of kinds) seen.add(kind);
+  return seen.size > known;
+}
+
+/** What axe finds wrong in the page's current state, but for its colours. */
+export async function structureViolationsIn(page: Page): Promise<string[]> {
   const rules = Object.fromEntries(COLOUR_RULES.map((rule) => [rule, { enabled: false }]));
   return runAxe(page, "document", { rules });
 }
