@@ -143,12 +143,15 @@ describe("the ledger and the backlog", () => {
 });
 
 test("resealSecrets re-encrypts 100 data keys in a call, and counts the others, in all databases", async () => {
+  const withKey = async () => {
+    const id = randomId("workspace");
+    return { id, sealedDataKey: await createDataKey(env.ENCRYPTION_KEYS, id) };
+  };
   for (const name of ["DB_2", "DB_3"] as const)
-    for (let i = 0; i < 110; i++) {
-      const id = randomId("workspace");
-      const sealedDataKey = await createDataKey(env.ENCRYPTION_KEYS, id);
-      await insertWorkspaces([{ id, sealedDataKey }], databaseOf(name));
-    }
+    await insertWorkspaces(
+      await Promise.all(Array.from({ length: 110 }, withKey)),
+      databaseOf(name),
+    );
   const ENCRYPTION_KEYS = `new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=,${env.ENCRYPTION_KEYS}`;
   const rotated = platformOf({ ...env, ENCRYPTION_KEYS } as Env);
   const first = await rotated.resealSecrets({});

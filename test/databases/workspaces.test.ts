@@ -162,10 +162,18 @@ test("listWorkspaces pages through the workspaces of all databases, newest first
     webhooksMax: SUBSCRIPTIONS_MAX,
     createdAt: isoTime(9e12 + i),
   }));
-  for (const [i, { name, database, accessGranted }] of made.entries()) {
-    const row = { id: name, name, accessGranted, createdAt: 9e12 + i };
-    await insertWorkspaces([row], databaseOf(database));
-    if (database !== "DB") await insertWorkspaces([{ ...row, database }], databaseOf("DB"));
+  const rows = made.map(({ name, database, accessGranted }, i) => ({
+    ...{ id: name, name, accessGranted, createdAt: 9e12 + i },
+    database: database === "DB" ? null : database,
+  }));
+  // The directory has all of them.
+  await insertWorkspaces(rows, databaseOf("DB"));
+  for (const name of ["DB_2", "DB_3"] as const) {
+    const own = rows.filter(({ database }) => database === name);
+    await insertWorkspaces(
+      own.map((row) => ({ ...row, database: null })),
+      databaseOf(name),
+    );
   }
   const pages = await pagesOf((cursor) => platform.listWorkspaces({ cursor }));
   expect([pages.length, pages[0]?.length]).toEqual([2, 100]);

@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import type { WebhookEvent } from "../../src/contract/enumerations.ts";
-import { openApi, platformOf } from "./api.ts";
+import { openApi, setUp } from "./api.ts";
 import { subscriberUrl } from "./deliveries.ts";
 import { interposed } from "./interposed.ts";
 
@@ -53,9 +53,8 @@ export function unreachableDatabase(way: (typeof WAYS)[number]): D1Database {
 
 /** A workspace in the given database, with a key, and the API as seen with this key. */
 export async function openWorkspaceIn(database: DatabaseName, name = `Agence ${database}`) {
-  const platform = platformOf();
-  const { workspaceId } = await platform.createWorkspace({ name, database });
-  const { keyId, apiKey } = await platform.createApiKey({ workspaceId });
+  const { workspaceId } = await setUp.createWorkspace({ name, database });
+  const { keyId, apiKey } = await setUp.createApiKey({ workspaceId });
   return { database, workspaceId, keyId, apiKey, api: openApi(apiKey) };
 }
 

@@ -44,7 +44,7 @@ import { showPerson } from "../../src/records/person.ts";
 import { type Range, sendAgain } from "../../src/replay/replay.ts";
 import { insertSubscription } from "../../src/subscriptions/creation.ts";
 import { loadDataKeyToWrite } from "../../src/workspaces/data-keys.ts";
-import { platformOf } from "./api.ts";
+import { setUp } from "./api.ts";
 import { interposed } from "./interposed.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 import type { Received } from "./subscribers.ts";
@@ -68,7 +68,7 @@ export const DAY_MS = 24 * HOUR_MS;
 export async function createWorkspace(
   adminEmails: Administrator[] = ["admin@example.com"],
 ): Promise<string> {
-  const { workspaceId } = await platformOf().createWorkspace({
+  const { workspaceId } = await setUp.createWorkspace({
     name: "Agence",
     adminEmails,
     database: DATABASE,

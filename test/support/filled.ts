@@ -1,25 +1,24 @@
-import { automationReport, leadReport, openWorkspace, platformOf, runReport } from "./api.ts";
+import { automationReport, leadReport, openWorkspace, runReport, setUp } from "./api.ts";
 import type { Operation } from "./document.ts";
 
 /** A workspace with several records of each kind. */
 export async function openFilledWorkspace(webhooks = 3) {
   const workspace = await openWorkspace();
   const { workspaceId, api } = workspace;
-  const platform = platformOf();
   const letters = ["a", "b", "c"];
   const agent = { reference: "agent", name: `Canari ${workspaceId}` };
-  const automations = await platform.recordAutomations({
+  const automations = await setUp.recordAutomations({
     workspaceId,
     automations: [
       ...letters.map((reference) => automationReport(reference, { agent })),
       automationReport("crm", { agent, type: "crm_source", name: "CRM" }),
     ],
   });
-  const leads = await platform.recordLeads({
+  const leads = await setUp.recordLeads({
     workspaceId,
     leads: letters.map((reference) => leadReport(reference, { name: `Canari ${workspaceId}` })),
   });
-  const runs = await platform.recordRuns({
+  const runs = await setUp.recordRuns({
     workspaceId,
     runs: automations.ids.flatMap((id) => ["1", "2"].map((n) => runReport(id + n, id))),
   });

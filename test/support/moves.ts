@@ -4,11 +4,9 @@ import { expect } from "vitest";
 import type { MoveStage } from "../../src/db/schema.ts";
 import { advanceMove, continueMoves, settleMoves } from "../../src/moving/move.ts";
 import { MOVED } from "../../src/workspaces/table-registry.ts";
-import { leadReport, type openApi, platformOf } from "./api.ts";
+import { leadReport, type openApi, setUp } from "./api.ts";
 import { databaseOf, NAMES, openSubscribedIn, valueIn } from "./databases.ts";
 import { hangingBefore, type Moment } from "./hanging.ts";
-
-const platform = platformOf();
 
 /** The ids that the first page of a list shows. */
 export async function idsIn(api: ReturnType<typeof openApi>, list: string): Promise<string[]> {
@@ -21,12 +19,12 @@ export async function idsIn(api: ReturnType<typeof openApi>, list: string): Prom
 export async function openWithLeads(count = 3) {
   const { workspaceId, api, apiKey, webhookId } = await openSubscribedIn("DB_2");
   const leads = Array.from({ length: count }, (_, i) => leadReport(String(i)));
-  const { ids } = await platform.recordLeads({ workspaceId, leads });
+  const { ids } = await setUp.recordLeads({ workspaceId, leads });
   await allDelivered(workspaceId, count);
   const leadIds = async () => (await idsIn(api, "leads")).sort();
   const record = async (reference = "more") => {
     const one = { workspaceId, leads: [leadReport(reference)] };
-    ids.push(...(await platform.recordLeads(one)).ids);
+    ids.push(...(await setUp.recordLeads(one)).ids);
     ids.sort();
   };
   /** Checks what it takes to live in a database: reads, writes, and deliveries. */
@@ -57,7 +55,7 @@ export const homesOf = async (workspaceId: string) => Object.keys(await countsOf
 /** Waits until that many deliveries of a workspace were owed, and all of them made. */
 export function allDelivered(workspaceId: string, count: number) {
   return expect
-    .poll(() => platform.ledger({ workspaceId }), { timeout: 20_000 })
+    .poll(() => setUp.ledger({ workspaceId }), { timeout: 20_000 })
     .toMatchObject({ created: count, delivered: count, addsUp: true });
 }
 
@@ -65,7 +63,7 @@ export function allDelivered(workspaceId: string, count: number) {
 export async function moved(workspaceId: string, ...databases: string[]): Promise<void> {
   for (const [i, database] of databases.entries()) {
     if (i > 0) await cleanUp();
-    while (!(await platform.moveWorkspace({ workspaceId, database })).done);
+    while (!(await setUp.moveWorkspace({ workspaceId, database })).done);
   }
 }
 

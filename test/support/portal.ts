@@ -3,19 +3,19 @@ import {
   EVERY_ANSWER,
   openApi,
   openWorkspace,
-  platformOf,
   refusal,
+  setUp,
   success,
 } from "./api.ts";
 import { announceLeads, HOUR_MS, subscribe, subscriberUrl } from "./deliveries.ts";
 
 /** The token in a portal link, as the page reads it from the fragment. */
 export async function linkToken(workspaceId: string, validMinutes?: number): Promise<string> {
-  const { url } = await platformOf().createPortalLink({ workspaceId, validMinutes });
+  const { url } = await setUp.createPortalLink({ workspaceId, validMinutes });
   return new URL(url).hash.slice(1);
 }
 
-/** Makes the grant of a link that was created just now, with the defaults of the platform. */
+/** Makes the grant of a link that was created just now, with the defaults of the setUp. */
 export function grantOf(workspaceId: string, endsAt: number) {
   const options = { actor: null, readOnly: false, returnUrl: null };
   return { workspaceId, issuedAt: Date.now(), endsAt, ...options };

@@ -1,8 +1,8 @@
 import { createScheduledController } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { eq, ne } from "drizzle-orm";
-import { describe, expect, test } from "vitest";
-import { newEventId, randomId } from "../../src/contract/ids.ts";
+import { afterAll, describe, expect, test } from "vitest";
+import { newEventId } from "../../src/contract/ids.ts";
 import { commit } from "../../src/db/client.ts";
 import {
   automations,
@@ -243,7 +243,7 @@ describe("a sweep of hundreds of workspaces", () => {
 
   /** So many workspaces, each with two events of this age that no subscription lists. */
   async function fill(ageMs: number): Promise<string[]> {
-    const ids = Array.from({ length: WORKSPACES }, () => randomId("workspace"));
+    const ids = Array.from({ length: WORKSPACES }, () => `wks_filled${crypto.randomUUID()}`);
     await insertWorkspaces(ids.map((id) => ({ id })));
     const createdAt = NOW - ageMs;
     await insertEvents(
@@ -261,6 +261,14 @@ describe("a sweep of hundreds of workspaces", () => {
     const row = await WORKSPACE_DB.prepare(count).bind(JSON.stringify(ids)).first<{ n: number }>();
     return row?.n ?? -1;
   }
+
+  // Each later sweep would look for events of all of them.
+  afterAll(() =>
+    WORKSPACE_DB.batch([
+      WORKSPACE_DB.prepare("DELETE FROM events WHERE workspace_id GLOB 'wks_filled*'"),
+      WORKSPACE_DB.prepare("DELETE FROM workspaces WHERE id GLOB 'wks_filled*'"),
+    ]),
+  );
 
   /** A sweep, and the statements that it takes of the 1,000 that an invocation has. */
   async function sweepCounted(now: number): Promise<number> {

@@ -19,12 +19,13 @@ import { idFor, openFilledWorkspace } from "../../support/filled.ts";
 
 const ALL = env.SERVED_ROUTES.split(",");
 const { body: document } = await send<object>("/openapi.json");
+const { apiKey, ids } = await openFilledWorkspace();
 
 /** `SERVED_ROUTES` without one part; spaces do not matter. */
 const without = (part: string) => ALL.filter((name) => name !== part).join(", ");
 
 /** The names of the tools that a deployment offers over MCP. */
-async function toolsOf(apiKey: string, SERVED_ROUTES: string): Promise<string[]> {
+async function toolsOf(SERVED_ROUTES: string): Promise<string[]> {
   const request = new Request("https://api.example/mcp", {
     method: "POST",
     headers: {
@@ -50,7 +51,6 @@ test.each(operationsOf(document))(
   async (operation) => {
     const { method, path, requestBody } = operation;
     const part = partOf(operation);
-    const { apiKey, ids } = await openFilledWorkspace();
     const ask = (SERVED_ROUTES: string, query = "", text?: string, type = "application/json") => {
       const body = text ?? JSON.stringify(requestBody?.content["application/json"].example);
       const init = { method, ...(requestBody && { body, headers: { "Content-Type": type } }) };
@@ -61,7 +61,7 @@ test.each(operationsOf(document))(
     expect(await ask(without(part))).toEqual(notFound);
     // An agent's list of tools is what is served.
     for (const SERVED_ROUTES of [part, without(part)])
-      expect((await toolsOf(apiKey, SERVED_ROUTES)).includes(operation.operationId)).toBe(
+      expect((await toolsOf(SERVED_ROUTES)).includes(operation.operationId)).toBe(
         SERVED_ROUTES === part,
       );
     const large = " ".repeat(20_000);
@@ -74,9 +74,9 @@ test.each(operationsOf(document))(
 );
 
 test("Without automations.crm_source, no such automation is recorded, and earlier ones stay visible", async () => {
-  const { workspaceId, apiKey, api: everywhere } = await openListeningWorkspace();
+  const { workspaceId, apiKey: key, api: everywhere } = await openListeningWorkspace();
   const SERVED_ROUTES = without("automations.crm_source");
-  const api = openApi(apiKey, deployedWith({ SERVED_ROUTES }));
+  const api = openApi(key, deployedWith({ SERVED_ROUTES }));
   const platform = platformOf({ ...env, SERVED_ROUTES });
   const crm = automationReport("crm", { type: "crm_source", name: "Relance" });
   const recordBoth = (one: Pick<typeof platform, "recordAutomations">) =>
@@ -85,12 +85,13 @@ test("Without automations.crm_source, no such automation is recorded, and earlie
   expect(error).toContain("recordAutomations: automations[1].type: crm_source is not served");
   expect(error).toContain("SERVED_ROUTES");
   expect((await everywhere.get("/v1/automations")).body).toMatchObject({ data: [] });
-  const { ids } = await recordBoth(Platform);
-  const path = `/v1/automations/${ids[1]}`;
-  const runs = [runReport("1", String(ids[1]))];
+  const { ids: recorded } = await recordBoth(Platform);
+  const crmId = String(recorded[1]);
+  const path = `/v1/automations/${crmId}`;
+  const runs = [runReport("1", crmId)];
   expect(await platform.recordRuns({ workspaceId, runs })).toMatchObject({ created: 1 });
   for (const list of [`${path}/runs`, "/v1/runs"])
-    expect((await api.get(list)).body).toMatchObject({ data: [{ automation_id: ids[1] }] });
+    expect((await api.get(list)).body).toMatchObject({ data: [{ automation_id: crmId }] });
   expect((await api.patch(path, { status: "paused" })).status).toBe(200);
   expect(await listAll(api, "automations")).toHaveLength(2);
   const types = (await eventsOf(workspaceId)).map(({ type }) => type);

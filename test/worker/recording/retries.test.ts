@@ -8,10 +8,9 @@ import {
   automationReport,
   eventsOf,
   leadReport,
-  openWorkspace,
   runReport,
 } from "../../support/api.ts";
-import { subscribe } from "../../support/deliveries.ts";
+import { createWorkspace, subscribe } from "../../support/deliveries.ts";
 import { type Lost, lossyDatabase } from "../../support/lost-reply.ts";
 import { record } from "../../support/record.ts";
 
@@ -58,7 +57,7 @@ type Name = keyof typeof WRITES;
 
 /** A workspace with an active automation that has run, and a subscriber to all its events. */
 async function openHistory() {
-  const { workspaceId } = await openWorkspace();
+  const workspaceId = await createWorkspace();
   const subscription = await subscribe(workspaceId, { events: EVERYTHING });
   let hours = 0;
   const nextHour = () => FIRST_MS + hours++ * 3_600_000;
