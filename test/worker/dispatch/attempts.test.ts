@@ -238,40 +238,46 @@ describe("the attempts of a dispatch", () => {
 
 describe("when D1 returns an error", () => {
   test.each([
-    ["that lasts", "claim", CONNECTION_LOST],
-    ["that is not a network error", "claim", BROKEN],
-    ["that lasts", "settlement", CONNECTION_LOST],
-    ["that is not a network error", "settlement", BROKEN],
-  ])("%s on the %s, it is woken again, and a lease protects it", async (_, at, error) => {
-    const now = Date.now();
-    const { id, url, drafts } = await owed(1, now);
-    const posted = at === "claim" ? 0 : 1;
-    const { DB } = observedDatabase({
-      before: (trip) => {
-        if (trip > posted) throw error;
-      },
-    });
-    const deployment = isolated({ DB });
-    expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
-    const hint = { subscriptionId: id, queue: "fast", delaySeconds: LEASE_MS / 1000 };
-    expect(deployment.fast).toEqual([hint]);
-    expect(await receivedBy({ url })).toHaveLength(posted);
-    const row = { state: "pending", stepsUsed: 0, lastOutcome: null, dueAt: now };
-    expect(await deliveryTo(id)).toMatchObject(row);
-    const { leasedBy, leasedUntil } = await subscriptionRow(id);
-    if (posted === 0) expect(leasedBy).toBeNull();
-    else {
-      expect(leasedUntil - now).toBeGreaterThanOrEqual(LEASE_MS);
-      // Woken during the lease, and again when it has ended.
-      await consumeFor([id], isolated().env);
-      expect(await receivedBy({ url })).toHaveLength(1);
-      jumpTo(leasedUntil);
-    }
-    expect(await consumeFor([id], isolated().env)).toMatchObject(ACKNOWLEDGED);
-    const received = await receivedBy({ url });
-    expect(received.map(({ body }) => body)).toEqual(Array(posted + 1).fill(drafts[0]?.body));
-    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attemptsMade: 1 });
-  });
+    ["that lasts", "claim", "fast", CONNECTION_LOST],
+    ["that is not a network error", "claim", "slow", BROKEN],
+    ["that lasts", "settlement", "slow", CONNECTION_LOST],
+    ["that is not a network error", "settlement", "fast", BROKEN],
+  ] as const)(
+    "%s on the %s, its %s queue wakes it again, and a lease protects it",
+    async (...given) => {
+      const [, at, queue, error] = given;
+      const now = Date.now();
+      const { id, url, drafts } = await owed(1, now);
+      await setSubscription(id, { slow: queue === "slow" });
+      const consume = (bindings: Env) => consumeFor([id], bindings, undefined, queue);
+      const posted = at === "claim" ? 0 : 1;
+      const { DB } = observedDatabase({
+        before: (trip) => {
+          if (trip > posted) throw error;
+        },
+      });
+      const deployment = isolated({ DB });
+      expect(await consume(deployment.env)).toMatchObject(ACKNOWLEDGED);
+      const hint = { subscriptionId: id, queue, delaySeconds: LEASE_MS / 1000 };
+      expect([...deployment.fast, ...deployment.slow]).toEqual([hint]);
+      expect(await receivedBy({ url })).toHaveLength(posted);
+      const row = { state: "pending", stepsUsed: 0, lastOutcome: null, dueAt: now };
+      expect(await deliveryTo(id)).toMatchObject(row);
+      const { leasedBy, leasedUntil } = await subscriptionRow(id);
+      if (posted === 0) expect(leasedBy).toBeNull();
+      else {
+        expect(leasedUntil - now).toBeGreaterThanOrEqual(LEASE_MS);
+        // Woken during the lease, and again when it has ended.
+        await consume(isolated().env);
+        expect(await receivedBy({ url })).toHaveLength(1);
+        jumpTo(leasedUntil);
+      }
+      expect(await consume(isolated().env)).toMatchObject(ACKNOWLEDGED);
+      const received = await receivedBy({ url });
+      expect(received.map(({ body }) => body)).toEqual(Array(posted + 1).fill(drafts[0]?.body));
+      expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attemptsMade: 1 });
+    },
+  );
 });
 
 test("a delayed wake-up message is sent even if the reply to its settlement is lost", async () => {

@@ -227,7 +227,8 @@ describe("rollApiKey", () => {
     expect([end >= rolledFrom, end <= rolledTo]).toEqual([true, true]);
     expect(await quotaOf(rolled.apiKey)).toBe(7);
     expect(await statusOf(api)).toBe(200);
-    await env.DB.prepare("UPDATE api_keys SET expires_at = 1 WHERE id = ?").bind(keyId).run();
+    const expiry = env.DB.prepare("UPDATE api_keys SET expires_at = ? WHERE id = ?");
+    await expiry.bind(Date.now(), keyId).run();
     const update = Platform.updateApiKey({ keyId, requestsPerWindow: 1 });
     expect(await errorOf(update)).toContain("keyId: no such key");
     await Platform.revokeApiKey({ keyId });

@@ -70,9 +70,16 @@ describe("a report of an automation", () => {
     expect(resultOf({ reportedAt: 501 }, later)).toEqual({ ...later, reportedAt: 501 });
   });
 
-  test("that differs wins over one with the same time", () => {
-    const after = { ...stored, name: "M", updatedAt: 501 };
-    expect(resultOf({ reportedAt: 500, name: "M" })).toEqual(after);
+  test.each<Partial<WantedAutomation>>([
+    { type: "lead_ads" },
+    { provider: "instagram" },
+    { agentId: "agt_2" },
+    { agentName: "B" },
+    { name: "M" },
+    { status: "paused" },
+  ])("that differs in %j alone wins over one with the same time", (difference) => {
+    const after = { ...stored, ...difference, updatedAt: 501 };
+    expect(resultOf({ reportedAt: 500, ...difference })).toEqual(after);
   });
 
   test("that is newer applies, even if both are from before 1970", () => {
