@@ -369,9 +369,10 @@ describe("too many pending deliveries", () => {
     const since = { pendingExhaustedAt: NOW - HOUR_MS };
     await setSubscription(about.id, since);
     await insertPending(["evt_1", "evt_2", "evt_3"]);
-    const lock = (writeLock: "draining" | null) =>
+    const lock = (writeLock: "locked" | null) =>
       db.update(workspaces).set({ writeLock }).where(eq(workspaces.id, about.workspaceId));
-    await lock("draining");
+    // A write would fail now, and with it the job for other workspaces.
+    await lock("locked");
     await limit();
     expect(await statesOf(about.id)).toEqual({ pending: PENDING_MAX + 1 });
     await lock(null);

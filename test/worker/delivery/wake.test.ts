@@ -1,7 +1,10 @@
+import { eq } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { commit } from "../../../src/db/client.ts";
+import { workspaces } from "../../../src/db/schema.ts";
 import {
+  noteMessage,
   type QueueName,
   selectWakeUps,
   sendWakeUps,
@@ -18,6 +21,7 @@ import {
   receivedBy,
   setSubscription,
   statesOf,
+  subscriptionRow,
 } from "../../support/deliveries.ts";
 import { keepLog } from "../../support/log-lines.ts";
 
@@ -95,6 +99,15 @@ test("a subscription that a dispatch leases is not woken by new events", async (
   await setSubscription(id, { leasedBy: "dispatch", leasedUntil: NOW + 1 });
   expect(await commit(db, selectWakeUps(workspaceId, NOW))).toEqual([]);
   expect(await commit(db, selectWakeUps(workspaceId, NOW + 1))).toHaveLength(1);
+});
+
+test("the message of a dispatch that ends as its workspace is locked is not noted, which is no error", async () => {
+  const { id: subscriptionId, workspaceId } = await owed(1, NOW);
+  for (const [writeLock, noted] of [["locked", 0] as const, [null, NOW] as const]) {
+    await db.update(workspaces).set({ writeLock }).where(eq(workspaces.id, workspaceId));
+    await noteMessage(db, { subscriptionId, queue: "fast", wakeAt: NOW });
+    expect((await subscriptionRow(subscriptionId)).nextMessageAt).toBe(noted);
+  }
 });
 
 test("The queue consumer drops invalid messages from any queue, without logging their content", async () => {
