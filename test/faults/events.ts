@@ -165,6 +165,9 @@ export const EVENTS: Fault[] = [
     ["delivery/policy.ts", "RETRY_WAITS_SECONDS[delivery.stepsUsed]", "RETRY_WAITS_SECONDS[delivery.stepsUsed + 1]", "the retry schedule has all its steps"],
   ]),
   ...faultsIn("", [
+    ["replay/replays.ts", "PARTITION BY ${workspaceId} ORDER BY ${examinedAt})", "PARTITION BY ${workspaceId} ORDER BY ${examinedAt} DESC)", "of a workspace, the replay that waits longest comes first"],
+    ["subscriptions/rotation.ts", "min(earlier.value->>'until', ${now})", "max(0, ${now})", "a grace period that has ended keeps its end"],
+    ["history/ledger.ts", "ledgers.every(", "ledgers.some(", "one database that does not add up is enough"],
     ["email/announce.ts", "`${sweepPositions.part} = ${PART} AND ${sweepPositions.position} = ${BEGAN}`", "`${sweepPositions.part} = ${PART}`", "a run of the e-mails that ends late leaves the lock of another one"],
     ["history/delivery.ts", "if (earlierSecrets?.some(hasJustEnded)) return {};", "", "an attempt shows no signature that it may not have had"],
     ["subscriptions/rotation.ts", "and(isSeen, isSigning)", "and(isSubscription(webhookId), isSigning)", "the end of an overlap ends none that its caller has not seen"],
@@ -190,6 +193,7 @@ export const EVENTS: Fault[] = [
     ["workspaces/write-guard.ts", "value > ${now - REVOKED_KEPT_MS}", "value > ${now}", "a key stays revoked, however many others are"],
   ]),
   ...faultsIn("delivery/", [
+    ["ending.ts", ".where(and(eq(subscriptions.id, subscriptionId), IS_WRITABLE));", ".where(eq(subscriptions.id, subscriptionId));", "an overflow in a workspace that moves does not fail the scheduled job"],
     ["policy.ts", "const openedMeanwhile = startedClosed && isOpen(state, type);", "const openedMeanwhile = false;", "a success from before the circuit opened does not close it"],
     ["policy.ts", "if (openedMeanwhile)", "if (false)", "a failure from before the circuit opened does not lengthen it"],
     ["policy.ts", "probeAt: Math.max(probeAt, askedUntil) };", "probeAt };", "Retry-After counts, whenever its request started"],
@@ -217,6 +221,8 @@ export const EVENTS: Fault[] = [
     ["ending.ts", "sql`coalesce(${subscriptions.pendingExhaustedAt}, ${now})`", "now", "the first overflow is noted"],
   ]),
   ...faultsIn("dispatch/", [
+    ["consumer.ts", "[{ subscriptionId, queue, wakeAt }]", "[{ subscriptionId, queue: \"fast\", wakeAt }]", "a dispatch that fails in the slow queue is woken there"],
+    ["claims.ts", "IS NOT NULL AND change.value->>'outcome' IS NOT NULL AND NOT ${IS_OVERTAKEN}", "IS NOT NULL AND NOT ${IS_OVERTAKEN}", "a replayed delivery that could not be attempted has not failed"],
     ["claims.ts", "${subscriptions.leasedUntil} <= ${NOW}", "1", "one dispatch at a time sends to a subscription", { violation: /two processes send to/, seed: 9 }],
     ["claims.ts", "AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'", "", "an outcome is recorded once", { violation: /stored ones, and \d+ were made/, seed: 7 }],
     ["claims.ts", " OR change.value->>'state' <> 'delivered' AND NOT ${IS_CURRENT})", ")", "what failed at a former URL is sent to the new one at once"],

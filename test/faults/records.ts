@@ -5,6 +5,7 @@ import { type Fault, faultsIn } from "./fault.ts";
 /** Faults of what the platform reports, and of what is stored of a workspace. */
 export const RECORDS: Fault[] = [
   ...faultsIn("records/", [
+    ["removals.ts", "    isNull(removedAt),\n  );", "  );", "a second removal leaves the time of the first"],
     ["runs.ts", "= r.value->>'automationId' AND ${automations.removedAt} IS NULL)", "= r.value->>'automationId')", "a removal leaves no run that is recorded at the same time"],
     ["leads.ts", "bytes: sql`octet_length(sealed) / 2", "bytes: sql`octet_length(id) / 2", "a page of leads ends at half a megabyte"],
     ["removals.ts", "    eq(automations.workspaceId, workspaceId),\n    IS_REMOVED,", "    IS_REMOVED,", "a removal deletes no run of another workspace"],
@@ -27,6 +28,7 @@ export const RECORDS: Fault[] = [
     ["removals.ts", " AND ${isWritable(automations.workspaceId)} LIMIT", " LIMIT", "what is removed in a workspace that is moving holds up no other removal"],
   ]),
   ...faultsIn("recording/", [
+    ["automation-recording.ts", "  \"provider\",\n  \"agentId\",", "  \"agentId\",", "a report in which only the provider differs is a change"],
     ["automation-recording.ts", "if (reportedAt < lastAt) return null;", "", "an older report changes nothing"],
     ["automation-recording.ts", "removedAt ?? before.reportedAt)", "before.reportedAt)", "a report from before a removal brings no automation back"],
     ["automation-recording.ts", "if (given === \"latest\" || reportedAt === before.reportedAt) return null;", "", "a report of what is known changes nothing"],

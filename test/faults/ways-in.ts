@@ -5,6 +5,7 @@ import { type Fault, faultsIn } from "./fault.ts";
 /** Faults of admission and HTTP. */
 export const WAYS_IN: Fault[] = [
   ...faultsIn("rate-limit/", [
+    ["address-gate.ts", "[this.#stored.network, ...this.#stored.blocks.values()]", "[...this.#stored.blocks.values()]", "failures stay stored while the window of their network is open"],
     ["window.ts", "window.count < limit", "window.count <= limit", "a key has its quota, and not one request more"],
     ["window.ts", "Math.abs(now - window.startedAt)", "(now - window.startedAt)", "a clock that is put back does not extend a window"],
     ["window.ts", "return Math.ceil(resetMs / 1000);", "return Math.floor(resetMs / 1000);", "after the seconds of Reset, the window is over"],
@@ -35,6 +36,8 @@ export const WAYS_IN: Fault[] = [
     ["call.ts", "return retryTransient(() => call(objects.getByName(name)), { waitMs: WAIT_MS });", "return call(objects.getByName(name)) as never;", "a reset of an object costs no request"],
   ]),
   ...faultsIn("http/", [
+    ["authentication.ts", "    req.method === \"OPTIONS\" &&\n    req.header(\"Origin\")", "    req.header(\"Origin\")", "only OPTIONS is a preflight"],
+    ["mcp.ts", "[\"initialize\", \"server/discover\"]", "[\"initialize\"]", "an agent that discovers with an ended key gets 401"],
     ["app.ts", 'app.use("/v1/*", authenticate);', "", "everything under /v1 needs a key"],
     ["app.ts", "app.use(drainBody);", "", "a body that is not read does not lose the answer"],
     ["assets.ts", '  "Content-Security-Policy": PAGE_POLICY,\n', "", "a page may run its own scripts only"],
