@@ -193,8 +193,11 @@ function simulateModel(scenario: Scenario, seed: number): Result {
     while (inFlight.length > 0) awaitOne();
     now += TRANSACTIONS_SECONDS;
     if (chance.happens(lostReplies)) now += TRANSACTIONS_SECONDS;
-    if (dies)
-      now = Math.max(now + LEASE_SECONDS, Math.min(nextEventAt(), now + SCHEDULED_JOB_SECONDS));
+    // What is recorded while the lease lasts wakes nobody.
+    if (dies) {
+      const leasedUntil = now + LEASE_SECONDS;
+      now = Math.min(nextEventAt(leasedUntil), Math.max(leasedUntil, now + SCHEDULED_JOB_SECONDS));
+    }
 
     function awaitOne(): void {
       const attempt = inFlight.shift() as Attempt;
@@ -278,11 +281,12 @@ function simulateModel(scenario: Scenario, seed: number): Result {
     return at === Infinity ? hours * 3600 : at;
   }
 
-  /** When others do something next, which wakes the subscription. */
-  function nextEventAt(): number {
-    const recordedAt = events[recorded]?.at ?? Infinity;
+  /** When others do something next, after `from`, which wakes the subscription. */
+  function nextEventAt(from = -Infinity): number {
+    const recordedAts = events.slice(recorded).map(({ at }) => at);
     const byHandAt = isSentByHand ? Infinity : (byHand?.at ?? Infinity);
-    return Math.min(recordedAt, byHandAt, isMoved ? Infinity : movesAt);
+    const all = [...recordedAts, byHandAt, isMoved ? Infinity : movesAt];
+    return Math.min(...all.filter((at) => at > from));
   }
 
   function between(min: number, max: number): number {
