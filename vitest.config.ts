@@ -83,7 +83,7 @@ function inWorkerd(
       isolate: false,
       // Each starts a runtime and imports the Worker, and few of these tests wait. Projects that have as many workers
       // run together.
-      maxWorkers: 2,
+      maxWorkers: 3,
       sequence: { groupOrder: 1 },
       setupFiles: ["./test/support/quiet.ts", "./test/support/migrate.ts"],
       // Long enough for a busy machine; a test that hangs still fails.
@@ -157,7 +157,7 @@ process.env.NODE_COMPILE_CACHE ??= join(import.meta.dirname, "node_modules/.cach
 export default defineConfig({
   test: {
     // More than there are cores: some tests wait.
-    maxWorkers: 4,
+    maxWorkers: 5,
     reporters: ["minimal"],
     sequence: { sequencer: ByProject },
     // They run in this order, those in workerd last. At the end of both come small files, so that all workers end
