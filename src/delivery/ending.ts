@@ -162,7 +162,7 @@ export function endDeliveries(values: {
 function failedOf(those: SQL): SQL<number> {
   return sql`(SELECT count(*) FROM (
       SELECT ${deliveries.lastAt} AS last_at, ${deliveries.lastOutcome} AS last_outcome FROM ${those} LIMIT 20)
-    WHERE last_at >= ${subscriptions.failingSince} AND last_outcome NOT IN ('unreadable', ${sql.raw(`'${OVERFLOW}'`)}))`;
+    WHERE last_at >= ${subscriptions.failingSince} AND last_outcome NOT IN ('unreadable', ${OVERFLOW}))`;
 }
 
 /**

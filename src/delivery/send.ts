@@ -51,10 +51,11 @@ export function createSender(env: Env, isTest = false) {
   function prepare(rows: readonly DueDelivery[], target: Destination): PreparedDelivery[] {
     if (rows.length === 0) return [];
     const signer = openSigner(env, target.subscriptionId, target);
-    const prepared = rows.map((row) => {
-      const body = makeBody(env.ENCRYPTION_KEYS, target, row);
-      return { ...row, body, signer };
-    });
+    const prepared = rows.map((row) => ({
+      ...row,
+      body: makeBody(env.ENCRYPTION_KEYS, target, row),
+      signer,
+    }));
     // A rejection is handled when the delivery is sent.
     for (const { body } of prepared) body.catch(() => {});
     signer.catch(() => {});

@@ -168,7 +168,7 @@ async function sendClaimed(
     const ended = { delivery, outcome, startedAt, endedAt, startedClosed };
     const decision = afterAttempt(state, ended, ports.random());
     state = decision.state;
-    // What its own attempt decides is later than a success before it.
+    // An earlier success in this claim may have made this event due at once. Its own attempt, made since, decides instead.
     dueNow.delete(eventId);
     for (const id of decision.dueNow) dueNow.add(id);
     const status = outcome && statusOf(outcome);
