@@ -163,7 +163,10 @@ test("listWorkspaces pages through the workspaces of all databases, newest first
     createdAt: isoTime(9e12 + i),
   }));
   const rows = made.map(({ name, database, accessGranted }, i) => ({
-    ...{ id: name, name, accessGranted, createdAt: 9e12 + i },
+    id: name,
+    name,
+    accessGranted,
+    createdAt: 9e12 + i,
     database: database === "DB" ? null : database,
   }));
   // The directory has all of them.

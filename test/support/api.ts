@@ -27,11 +27,16 @@ import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "./stored-bodies.
  * built Worker.
  */
 
+/** A Platform API of which each call is this one. */
+const platformBy = (call: (method: "ledger", input: object) => unknown) =>
+  new Proxy({} as PlatformEntrypoint, {
+    get: (_, method: "ledger") => (input: object) => call(method, input),
+  });
+
 /** The Platform API of the deployment. */
-export const Platform = new Proxy({} as PlatformEntrypoint, {
-  get: (_, method: "ledger") => (input: object) =>
-    new DeployedPlatform(createExecutionContext(), env)[method](input),
-});
+export const Platform = platformBy((method, input) =>
+  new DeployedPlatform(createExecutionContext(), env)[method](input),
+);
 
 /** A response as received; `body` is its JSON, null if there is none. */
 export interface Answer<Body = unknown> {
@@ -123,11 +128,9 @@ export function platformOf(bindings: Env): PlatformEntrypoint {
 }
 
 /** The Platform API for what tests set up. Its calls leave no entry in the audit trail, which takes as long as most. */
-export const setUp = new Proxy({} as PlatformEntrypoint, {
-  get: (_, method: "ledger") => (input: object) => {
-    const operation = { ...OPERATIONS[method], skipsAuditTrail: true };
-    return invoke(method, operation, { env, ctx: createExecutionContext() }, input, "rpc");
-  },
+export const setUp = platformBy((method, input) => {
+  const operation = { ...OPERATIONS[method], skipsAuditTrail: true };
+  return invoke(method, operation, { env, ctx: createExecutionContext() }, input, "rpc");
 });
 
 /** A new workspace with a key, and the API as seen with this key. */

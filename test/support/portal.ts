@@ -15,7 +15,7 @@ export async function linkToken(workspaceId: string, validMinutes?: number): Pro
   return new URL(url).hash.slice(1);
 }
 
-/** Makes the grant of a link that was created just now, with the defaults of the setUp. */
+/** Makes the grant of a link that was created just now, with the defaults of the platform. */
 export function grantOf(workspaceId: string, endsAt: number) {
   const options = { actor: null, readOnly: false, returnUrl: null };
   return { workspaceId, issuedAt: Date.now(), endsAt, ...options };
