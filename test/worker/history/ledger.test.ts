@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { deliveries } from "../../../src/db/schema.ts";
+import { deliveries, events } from "../../../src/db/schema.ts";
 import { findBacklog, findLedger, sumBacklogs, sumLedgers } from "../../../src/history/ledger.ts";
 import { cancelPendingOf } from "../../../src/subscriptions/subscriptions.ts";
 import { updateAccess } from "../../../src/workspaces/workspaces.ts";
@@ -55,6 +55,7 @@ describe("the ledger", { shuffle: false }, () => {
   let quiet: string;
   beforeAll(async () => {
     await db.delete(deliveries);
+    await db.delete(events);
     busy = await busyWorkspace();
     const { id, workspaceId } = await owed(1, ago(2));
     quiet = workspaceId;

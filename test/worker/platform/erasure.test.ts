@@ -272,6 +272,8 @@ describe("eraseWorkspace", () => {
       const { items } = await Platform.listAuditTrail({ workspaceId });
       const [change] = items.filter(({ method }) => method === "updateWebhook");
       expect(change).toMatchObject({ result: "ok", webhookId: null, before: null, after: null });
+      // The description that was written is a name that another test looks for.
+      expect(await Platform.eraseWorkspace({ workspaceId })).toEqual({ done: true });
     },
   );
 
