@@ -151,7 +151,9 @@ test("a workspace without a webhook is told how to start, and does", async () =>
   expect(await field.inputValue()).toBe(secret);
   await press("I have stored it");
   await dialog.waitFor({ state: "detached" });
-  // The page has this clock from now on.
+  // The page asks no more from its next frame on, which would not come with the clock that it has after that.
+  const leaves = "dispatchEvent(new Event('beforeunload', { cancelable: true }))";
+  await until(() => page.evaluate<boolean>(leaves));
   await page.clock.install();
   isSpent = true;
   await page.reload();
