@@ -38,13 +38,13 @@ export const FIGURES = {
   isolation_ms: ["ms", "the same for the shipped Worker", "by_hand_isolation_ms"],
   rows_written_life: [
     "rows",
-    "an event with three subscriptions, recorded by the hundred, from its record to its expiry",
+    "an event with three subscriptions, recorded in batches of 100, from its record to its expiry",
     "12: its lead, its event and three deliveries, each made and deleted or updated once",
   ],
   rows_written_life_alone: ["rows", "the same, recorded in a call of its own", "rows_written_life"],
   rows_written_per_delivery: [
     "rows",
-    "an event with one delivery, recorded by the hundred, record included",
+    "an event with one delivery, recorded in batches of 100, record included",
     "3: each row once",
   ],
   rows_written_alone: [
@@ -78,7 +78,11 @@ export const FIGURES = {
   month_rows_read_alone: ["rows", "of an event with three subscriptions, expiry included", "0"],
   month_messages_alone: ["messages", "the same", "3: one for each subscription"],
   month_lines_alone: ["lines", "that it logs", "3: one for each subscription"],
-  month_rows_read_together: ["rows", "the same, recorded by the hundred", "month_rows_read_alone"],
+  month_rows_read_together: [
+    "rows",
+    "the same, recorded in batches of 100",
+    "month_rows_read_alone",
+  ],
   month_messages_together: ["messages", "the same", "month_messages_alone"],
   month_lines_together: ["lines", "the same", "month_lines_alone"],
   month_rows_read_page: ["rows", "by a page of 25 leads", "25"],

@@ -17,7 +17,7 @@ export interface Life {
 }
 
 /**
- * Measures the life of an event with three subscriptions, recorded alone and by the hundred, and beside it a page
+ * Measures the life of an event with three subscriptions, recorded alone and in batches of 100, and beside it a page
  * of 25 leads and a sweep that finds nothing to do.
  */
 export async function measureLife(extent: Extent) {

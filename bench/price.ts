@@ -120,8 +120,7 @@ export function priceTables(sizes = SIZES): string {
   const columns = sizes.flatMap((events) => WAYS.map((way) => ({ events, way })));
   const uses = columns.map(({ events, way }) => useOf(events, { way }));
   const heads = columns.map(
-    ({ events, way }) =>
-      `${millions(events)}, ${way === "alone" ? "one by one" : "by the hundred"}`,
+    ({ events, way }) => `${millions(events)}, ${way === "alone" ? "one by one" : "in batches"}`,
   );
   const line = (label: string, cell: (use: Use) => string) => row([label, ...uses.map(cell)]);
   const largest = (use: Use) => {
@@ -146,7 +145,7 @@ export function priceTables(sizes = SIZES): string {
   const events = Math.max(...sizes);
   const base = totalOf(useOf(events, { way: "alone" }));
   const choices: [string, Choice][] = [
-    ["record by the hundred", { way: "together" }],
+    ["record in batches of 100", { way: "together" }],
     ["receive events instead of reading pages", { way: "alone", pagesPerEvent: 0 }],
     ["log one invocation in ten (`head_sampling_rate`)", { way: "alone", sampledLines: 0.1 }],
     ["all of these, which overlap", { way: "together", pagesPerEvent: 0, sampledLines: 0.1 }],

@@ -214,7 +214,7 @@ test.each([
   ["site/guides/support.md", `more than ${FULL_SHARE_MAX * 100}% full`],
   ["docs/runbook.md", `tried ${EMAIL_WAITS_SECONDS.length + 1} times`],
   ["docs/runbook.md", `${EMAIL_WAITS_SECONDS.length} times in 2 days`],
-  ["docs/admin.md", `once it has lasted ${TELL_AFTER_MS / HOUR_MS} h`],
+  ["docs/admin.md", `has failed for ${TELL_AFTER_MS / HOUR_MS} h`],
   ["docs/admin.md", `retried ${EMAIL_WAITS_SECONDS.length} times`],
   ["docs/admin.md", REMINDERS],
   ["docs/admin.md", `within ${ERASED_LEADS_KEPT_DAYS} days, use another`],
