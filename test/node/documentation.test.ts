@@ -247,6 +247,8 @@ test.each([
   ["docs/recording.md", `can be resent, ${shown(REDELIVERIES_PER_HOUR)} an hour`],
   ["docs/recording.md", `at most ${RECORD_MAX_BYTES / 1024} KiB of JSON`],
   ["docs/recording.md", `custom fields ${NESTING_MAX} levels deep`],
+  ["site/guides/webhooks.md", `after more than ${seconds(POST_TIMEOUT_MS)} s counts as a failure`],
+  ["site/guides/webhooks.md", `up to ${SUBSCRIPTIONS_MAX} in a workspace`],
   ["site/guides/statuses.md", `**2xx within ${seconds(POST_TIMEOUT_MS)} s**`],
   ["site/guides/statuses.md", `a record has at most ${RECORD_MAX_BYTES / 1024} KiB`],
   ["site/guides/statuses.md", `at most ${RETRY_AFTER_MAX_SECONDS / 60} min later`],

@@ -34,7 +34,7 @@ export function introductionSections(): { title: string; text: string }[] {
 export const ABOUT = `Read a workspace's automations, leads and runs, pause or activate automations, and subscribe to signed events that are sent to your server.
 
 - Requests and responses are JSON in UTF-8. If a body repeats a property, the last value is used.
-- Times are ISO 8601 in UTC, with the suffix \`Z\`.
+- Times are ISO 8601 in UTC, with milliseconds and the suffix \`Z\`.
 - Ids are opaque strings. Store them and send them back unchanged.
 - Unknown query parameters are ignored.
 - Paths have no trailing slash. With one, they give 404 \`route_not_found\`.
