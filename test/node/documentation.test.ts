@@ -390,6 +390,11 @@ test("the docs name one Node for the service, one for its scripts, and one for w
   expect(named.filter(({ page, version }) => version !== (wanted[page] ?? "22.18"))).toEqual([]);
 });
 
+test("README.md links every guide", () => {
+  const page = read("README.md");
+  expect(GUIDES.filter(([, name]) => !page.includes(`](${FOLDER}/${name}.md)`))).toEqual([]);
+});
+
 test("examples/receivers/README.md links every handler", () => {
   const page = read("examples/receivers/README.md");
   const linked = [...page.matchAll(/\]\(([\w.]+)\)/g)].map(([, file]) => file);
