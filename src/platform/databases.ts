@@ -28,7 +28,7 @@ export const databases = operation({
 
 export const moveWorkspace = operation({
   about:
-    "Moves a workspace to another database. During the move, reads work as usual, and writes are rejected. The API responds with 500 and `Retry-After`, and these operations fail with `moving: try again`. Call it until it is done. To cancel the move, move the workspace to the database it lives in, before everything is copied.",
+    "Moves a workspace to another database. During the move, reads work as usual, and writes are rejected. The API responds with 500 and `Retry-After`, and these operations fail with `moving: try again`. Call it until it is done; the command in a terminal makes one call. To cancel the move, move the workspace to the database it lives in, before everything is copied.",
   input: z.strictObject({
     workspaceId: WorkspaceId,
     database: DatabaseName.describe("binding of the database to move to"),
