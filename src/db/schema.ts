@@ -294,8 +294,8 @@ export const subscriptions = sqliteTable(
     /** When the lease ends unless its dispatch extends it; 0 once it was released. */
     leasedUntil: integer("leased_until").notNull().default(0),
     /**
-     * A fencing counter, which is incremented when pending deliveries are cancelled, and when the sending state is set to
-     * its initial one. The outcome of a request that was claimed before then does not change this state.
+     * It is incremented when pending deliveries are cancelled, and when the sending state is set to its initial one. The
+     * outcome of a request that was claimed before then does not change this state.
      */
     epoch: integer("epoch").notNull().default(0),
     /** The epoch, for each event type, before which pending deliveries are cancelled. */
@@ -336,8 +336,11 @@ export type Circuits = Partial<Record<WebhookEvent, Circuit>>;
 export interface Circuit {
   /** The events whose first attempt was rejected since the last success of the type, before the circuit opened. */
   rejected: readonly string[];
-  /** Failures in a row, from the one that opened the circuit on. They lengthen the wait for the next probe. */
-  failures: number;
+  /**
+   * How many failures in a row have lengthened the wait for the next probe, from the one that opened the circuit on; 0 if
+   * an error of ours opened it.
+   */
+  step: number;
   /** When the next probe may be sent, while it is open; 0 while it is closed. Only a success closes it. */
   probeAt: number;
   /** The start of the first attempt that has failed since the last success. */
@@ -463,6 +466,7 @@ export const deliveries = sqliteTable(
     /** When the last attempt started, or when the delivery was exhausted because too many were pending. */
     lastAt: integer("last_at"),
     lastDurationMs: integer("last_duration_ms"),
+    /** When it ended; null while it is pending. */
     settledAt: integer("settled_at"),
     /** All attempts, whether they moved its retry schedule or not, and those before it was last resent. */
     attemptsMade: integer("attempts_made").notNull().default(0),

@@ -15,9 +15,9 @@ import type { WakeUp } from "./wake.ts";
  * How pending deliveries end without a request: they are cancelled, or exhausted because too many are pending.
  *
  * A subscription may have any number of them. A call that ends the subscription, or removes an event type from it,
- * therefore updates only the subscription's row. It increments the fencing counter `epoch`, and stores in
- * `cancelledBefore` that deliveries of earlier epochs are cancelled. From then on, they are shown as cancelled
- * (`isCancelledLazily`) and not claimed. The call sets `hasToEnd`, and so does the scheduled job if more than
+ * therefore updates only the subscription's row. It increments `epoch`, and stores in `cancelledBefore` that deliveries of
+ * earlier epochs are cancelled. From then on, they are shown as cancelled (`isCancelledLazily`) and not claimed. The call
+ * sets `hasToEnd`, and so does the scheduled job if more than
  * `PENDING_MAX` are pending. The dispatch that leases the subscription next ends the rows, in bounded pieces
  * (`endDeliveries`). The lease keeps everybody else from sending them at that moment.
  */

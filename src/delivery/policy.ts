@@ -98,7 +98,7 @@ export interface DeliveryAfter {
   firstAt: number | null;
   /** When it is due; if it is not pending any more, when it last was. */
   dueAt: number;
-  /** When it was delivered or exhausted; null if it is pending. */
+  /** When it ended, delivered or exhausted; null if it is pending. */
   settledAt: number | null;
 }
 
@@ -144,10 +144,10 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
     return { state, delivery: nextStep(attempt, random), dueNow: [] };
   }
   const loaded = { ...state, ...loadAfter(state, outcome, endedAt - startedAt) };
+  const openedMeanwhile = startedClosed && isOpen(state, type);
   if (succeeded(outcome)) {
     // If the circuit opened in the meantime, the success may have overtaken the failures, so it does not show that they
     // are over.
-    const openedMeanwhile = startedClosed && isOpen(state, type);
     const { [type]: former, ...others } = state.circuits;
     return {
       state: {
@@ -156,7 +156,7 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
         failingSince: null,
         failures: 0,
       },
-      delivery: settled(attempt, "delivered"),
+      delivery: ended(attempt, "delivered"),
       dueNow: openedMeanwhile ? [] : (former?.rejected ?? []),
     };
   }
@@ -167,7 +167,7 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
       delivery: afterFailure(isOpen(state, type), attempt, outcome, random),
       dueNow: [],
     };
-  const circuit = circuitAfterFailure(state.circuits[type], attempt, outcome);
+  const circuit = circuitAfterFailure(state.circuits[type], attempt, outcome, openedMeanwhile);
   const failed: SendingState = {
     ...withCircuit(loaded, type, circuit),
     failingSince: Math.min(state.failingSince ?? startedAt, startedAt),
@@ -216,36 +216,35 @@ function loadAfter(
   };
 }
 
-const CLOSED = { rejected: [], failures: 0, probeAt: 0, outcome: null, status: null } as const;
+const CLOSED = { rejected: [], step: 0, probeAt: 0, outcome: null, status: null } as const;
 
 /** Returns the circuit of an event type after a failure of the endpoint. */
 function circuitAfterFailure(
   before: Circuit | undefined,
-  { delivery, startedAt, endedAt, startedClosed }: Attempt,
+  { delivery, startedAt, endedAt }: Attempt,
   outcome: Outcome,
+  openedMeanwhile: boolean,
 ): Circuit {
-  // Counted from the opening on, so a rejection that is only listed does not raise it.
-  const { rejected, failures: step, probeAt } = before ?? CLOSED;
-  // A circuit without an outcome was opened by an error of ours. The failures of the endpoint begin with this one.
+  const { rejected, step, probeAt } = before ?? CLOSED;
+  // An error of ours opens a circuit without an outcome and without a step. The failures of the endpoint begin with this
+  // one, as if the circuit had been closed.
   const since = before?.outcome ? before.since : startedAt;
+  const isFailing = step > 0;
   const last = { since, outcome: outcome.kind, status: statusOf(outcome) };
   const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
-  const wasOpen = probeAt > 0;
-  const openedMeanwhile = startedClosed && wasOpen;
   // A failure that began before the circuit opened only tells how long the endpoint asks to be left alone.
-  if (openedMeanwhile)
-    return { rejected, failures: step, ...last, probeAt: Math.max(probeAt, askedUntil) };
+  if (openedMeanwhile) return { rejected, step, ...last, probeAt: Math.max(probeAt, askedUntil) };
   const isOutage = failureOf(outcome) !== "rejected";
-  const isRejectedWhileClosed = !wasOpen && !isOutage;
-  const isListed = isRejectedWhileClosed && delivery.priority === PRIORITY.untried;
+  const isMereRejection = !isFailing && !isOutage;
+  const isListed = isMereRejection && delivery.priority === PRIORITY.untried;
   const listed = isListed ? [...rejected, delivery.eventId] : rejected;
-  if (isRejectedWhileClosed && listed.length < CIRCUIT_OPENS_AFTER_EVENTS)
-    return { rejected: listed, failures: step, ...last, probeAt: 0 };
-  const steps = isOutage ? CIRCUIT_OUTAGE_SECONDS : CIRCUIT_REJECTED_SECONDS;
-  const seconds = steps[Math.min(step, steps.length - 1)] as number;
+  if (isMereRejection && listed.length < CIRCUIT_OPENS_AFTER_EVENTS)
+    return { rejected: listed, step, ...last, probeAt: 0 };
+  const waits = isOutage ? CIRCUIT_OUTAGE_SECONDS : CIRCUIT_REJECTED_SECONDS;
+  const seconds = waits[Math.min(step, waits.length - 1)] as number;
   return {
     rejected: listed,
-    failures: step + 1,
+    step: step + 1,
     ...last,
     probeAt: Math.max(endedAt + seconds * 1000, askedUntil),
   };
@@ -264,9 +263,9 @@ function requestedWaitSeconds(outcome: Outcome): number {
 }
 
 /**
- * Returns a delivery after a failed attempt. A rejection moves its retry schedule if the circuit is closed. After any other
- * failure, it is due as of now. So an open circuit holds it, and probes with it once all others were tried. A resend opens
- * no circuit, so it is tried once more at once, as a retry.
+ * Returns a delivery after a failed attempt. A rejection moves its retry schedule if the circuit is closed. Otherwise, it is
+ * due as of now, and the open circuit holds it, until it is the one that was tried longest ago. No circuit need be open
+ * after a resend that met an outage, which is tried once more at once, as a retry.
  *
  * @param isOpenNow whether the circuit is open after the attempt.
  */
@@ -278,26 +277,24 @@ function afterFailure(
 ): DeliveryAfter {
   const { delivery, endedAt } = attempt;
   if (!isOpenNow && failureOf(outcome) === "rejected") return nextStep(attempt, random);
-  if (isTriedForTooLong(attempt)) return settled(attempt, "exhausted");
-  return pendingUntil(attempt, endedAt, delivery.stepsUsed);
+  return dueAgain(attempt, endedAt, delivery.stepsUsed);
 }
 
 /** Returns a delivery at the next step of its retry schedule. */
 function nextStep(attempt: Attempt, random: number): DeliveryAfter {
   const { delivery, endedAt } = attempt;
   const seconds = RETRY_WAITS_SECONDS[delivery.stepsUsed];
-  if (seconds === undefined || isTriedForTooLong(attempt)) return settled(attempt, "exhausted");
+  if (seconds === undefined) return ended(attempt, "exhausted");
   // Jitter only lengthens a delay, so that the schedule outlasts the time after which a subscription is disabled.
   const waitMs = Math.round(seconds * 1000 * (1 + RETRY_JITTER * random));
-  return pendingUntil(attempt, endedAt + waitMs, delivery.stepsUsed + 1);
+  return dueAgain(attempt, endedAt + waitMs, delivery.stepsUsed + 1);
 }
 
-function isTriedForTooLong({ delivery, endedAt }: Attempt): boolean {
-  return delivery.firstAt !== null && endedAt - delivery.firstAt >= TRIED_FOR_MAX_MS;
-}
-
-function pendingUntil({ delivery, startedAt }: Attempt, dueAt: number, stepsUsed: number) {
+/** Returns a delivery that is tried again, unless it has been tried for too long. */
+function dueAgain(attempt: Attempt, dueAt: number, stepsUsed: number): DeliveryAfter {
+  const { delivery, startedAt, endedAt } = attempt;
   const firstAt = delivery.firstAt ?? startedAt;
+  if (endedAt - firstAt >= TRIED_FOR_MAX_MS) return ended(attempt, "exhausted");
   return {
     state: "pending",
     stepsUsed,
@@ -305,10 +302,10 @@ function pendingUntil({ delivery, startedAt }: Attempt, dueAt: number, stepsUsed
     firstAt,
     dueAt,
     settledAt: null,
-  } as const;
+  };
 }
 
-function settled(
+function ended(
   { delivery, startedAt, endedAt }: Attempt,
   state: "delivered" | "exhausted",
 ): DeliveryAfter {

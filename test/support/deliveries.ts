@@ -208,7 +208,14 @@ export async function setSubscription(
 
 /** The columns of a subscription whose leads have failed since a time, with a circuit that is open until another. */
 export function failingSince(since: number, failures: number, probeAt = 1) {
-  const circuit = { rejected: [], failures, probeAt, since, outcome: "answered", status: 500 };
+  const circuit = {
+    rejected: [],
+    step: probeAt > 0 ? failures : 0,
+    probeAt,
+    since,
+    outcome: "answered",
+    status: 500,
+  };
   return { circuits: { "lead.created": circuit }, failingSince: since, failures };
 }
 

@@ -164,7 +164,7 @@ const WIDER = [1440, 720];
 
 /** A circuit that lets nothing through for hours. */
 const OPEN_CIRCUIT = {
-  ...{ rejected: [], failures: 3, since: Date.now(), probeAt: Date.now() + 5 * HOUR_MS },
+  ...{ rejected: [], step: 3, since: Date.now(), probeAt: Date.now() + 5 * HOUR_MS },
   ...{ outcome: "answered", status: 500 },
 };
 

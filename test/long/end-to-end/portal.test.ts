@@ -627,7 +627,7 @@ test("a replay sends the events of a period or of the list, in parts, and says t
 /** Opens the circuit of new leads, so that nothing is sent but what is resent by itself. */
 const openCircuit = (id: string) => {
   const probeAt = Date.now() + 5 * HOUR_MS;
-  const circuit = { rejected: [], failures: 3, probeAt, since: Date.now(), outcome: "timed_out" };
+  const circuit = { rejected: [], step: 3, probeAt, since: Date.now(), outcome: "timed_out" };
   return DB.prepare("UPDATE subscriptions SET circuits = ?, failing_since = ? WHERE id = ?")
     .bind(JSON.stringify({ "lead.created": { ...circuit, status: null } }), Date.now(), id)
     .run();

@@ -11,6 +11,7 @@ import {
   RETRY_WAITS_SECONDS,
   TRIED_FOR_MAX_MS,
 } from "../../../src/contract/limits.ts";
+import { HOUR_MS } from "../../../src/contract/time.ts";
 import { PRIORITY } from "../../../src/db/schema.ts";
 import type { AttemptOutcome, Outcome } from "../../../src/delivery/outcome.ts";
 import {
@@ -246,10 +247,10 @@ describe("the circuit of an event type", () => {
     const early = (result: Result) => outcomeOf(OPEN_BY_OUTAGE, result, { startedClosed: true });
     expect(early(OK).state).toMatchObject({ circuits: OPEN_BY_OUTAGE.circuits, failures: 0 });
     expect(early(OK).dueNow).toEqual([]);
-    expect(early(BUSY).state.circuits[LEAD]).toMatchObject({ probeAt, failures: 1 });
+    expect(early(BUSY).state.circuits[LEAD]).toMatchObject({ probeAt, step: 1 });
     expect(early(answered(503, 900)).state.circuits[LEAD]).toMatchObject({
       probeAt: NOW + 20 + 900_000,
-      failures: 1,
+      step: 1,
     });
   });
 
@@ -278,6 +279,19 @@ describe("the circuit of an event type", () => {
     const startedAt = NOW + 90_000_000;
     const failed = outcomeOf(state, REJECTED, { at: startedAt }).state;
     expect(failed.circuits[LEAD]).toMatchObject({ since: startedAt, status: 400 });
+  });
+
+  test("that an error of ours has opened is ended by any response, and a rejection moves the schedule", () => {
+    const { state } = outcomeOf(INITIAL_STATE, null);
+    const rejected = outcomeOf(state, REJECTED, { at: NOW + HOUR_MS });
+    expect(isOpen(rejected.state, LEAD)).toBe(false);
+    expect(rejected.delivery).toMatchObject({ stepsUsed: 1 });
+    // An outage opens it as if it had been closed, and a rejection of a probe leaves that open.
+    const busy = outcomeOf(state, BUSY, { at: NOW + HOUR_MS }).state;
+    expect(busy.circuits).toEqual(
+      outcomeOf(INITIAL_STATE, BUSY, { at: NOW + HOUR_MS }).state.circuits,
+    );
+    expect(isOpen(outcomeOf(busy, REJECTED, { at: NOW + 2 * HOUR_MS }).state, LEAD)).toBe(true);
   });
 });
 

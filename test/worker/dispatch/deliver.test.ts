@@ -370,7 +370,7 @@ describe("a lease", () => {
     const dueAt = NOW + HOUR_MS;
     await setDeliveries(id, { dueAt, priority: PRIORITY.retry }, rejected);
     const circuit = {
-      failures: 0,
+      step: 0,
       probeAt: 0,
       since: NOW,
       outcome: "answered",

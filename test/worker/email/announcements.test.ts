@@ -219,7 +219,7 @@ describe("administrators are notified that a subscription has recovered", () => 
 describe("administrators are notified that an event type is rejected", () => {
   const circuit = (since: number, status: number) => ({
     rejected: [],
-    failures: 1,
+    step: 1,
     probeAt: since,
     since,
     outcome: "answered",

@@ -16,7 +16,7 @@ const NOW = Date.UTC(2026, 0, 10, 12);
 const SUCCESS = { at: NOW - HOUR_MS, outcome: "answered", status: 204, durationMs: 5 };
 const REJECTION = {
   rejected: [],
-  failures: 1,
+  step: 1,
   probeAt: NOW,
   since: NOW - TELL_AFTER_MS,
   outcome: "answered",
