@@ -5,7 +5,7 @@ import { SWEEP_MAX } from "../contract/limits.ts";
 import { DAY_MS, MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, prepared, query, readAs, type Statements } from "../db/client.ts";
-import { DIRECTORY, isBound } from "../db/databases.ts";
+import { isBound } from "../db/databases.ts";
 import { subscriptions } from "../db/schema.ts";
 import { logError } from "../log.ts";
 import { chunk } from "../primitives/chunk.ts";
@@ -89,8 +89,10 @@ export async function noteMessage(db: Database, { subscriptionId, wakeAt }: Wake
 
 /**
  * Selects a wake-up for each subscription of a workspace that has something pending, unless a dispatch leases it or a
- * message arrives in time. That dispatch claims what is committed before it releases the lease. Something that may only be
- * sent later is no exception: the dispatch that starts now sends the delayed message (`nextWakeUp`).
+ * message arrives in time. That dispatch claims what is committed before it releases the lease.
+ *
+ * What may only be sent later wakes its subscription at once, too. Only a dispatch sends a delayed message (`nextWakeUp`),
+ * because it also notes when that arrives.
  *
  * @param now Unix milliseconds.
  */
@@ -173,15 +175,15 @@ export async function findLate(
 const WakeUpMessage = z.strictObject({
   subscriptionId: z.string().refine((id) => isId("webhook", id)),
   queue: z.enum(["fast", "slow"]),
-  /** The name of the subscription's database; if absent, the one that holds the workspace directory. */
-  database: z.string().optional(),
+  /** The name of the subscription's database. */
+  database: z.string(),
 });
 export type WakeUpMessage = z.infer<typeof WakeUpMessage>;
 
 /** Whether the body of a message is exactly what `sendWakeUps` sends, for a database that is bound. */
 export function isWakeUp(body: unknown, env: Env): body is WakeUpMessage {
   const { success, data } = WakeUpMessage.safeParse(body);
-  return success && isBound(env, data.database ?? DIRECTORY);
+  return success && isBound(env, data.database);
 }
 
 /** Maximum messages that Cloudflare Queues accepts in one call. */
@@ -204,11 +206,7 @@ export async function sendWakeUps(
   const sending: Promise<boolean>[] = [];
   for (const [queue, group] of Map.groupBy(wakeUps, (wakeUp) => wakeUp.queue)) {
     const requests = group.map(({ subscriptionId, wakeAt = 0 }) => ({
-      body: {
-        subscriptionId,
-        queue,
-        ...(database !== DIRECTORY && { database }),
-      } satisfies WakeUpMessage,
+      body: { subscriptionId, queue, database } satisfies WakeUpMessage,
       delaySeconds: delayUntil(wakeAt),
     }));
     for (const batch of chunk(requests, MESSAGES_MAX))

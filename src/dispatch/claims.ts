@@ -47,8 +47,8 @@ import { isWritable, isWritableOrDraining } from "../workspaces/write-lock.ts";
  * outcomes of these requests, and then either claims more or releases the lease.
  *
  * A lease is a dispatch's exclusive right to send to a subscription, until `leasedUntil`. It is given back by a settlement
- * that claims nothing more. If the process dies, it ends after `LEASE_MS`. A claim writes to the subscription only, not to
- * its deliveries.
+ * that claims nothing more. If the process dies, the lease ends after `LEASE_MS`, and what was sent without its outcome being
+ * recorded is sent again. A claim writes to the subscription only, not to its deliveries.
  *
  * `leasedBy` is a fencing token: the dispatch that leased last, whether or not its lease has ended. Each write of `settle`
  * checks it, so a dispatch that was too slow changes nothing once another one has leased.
@@ -75,13 +75,13 @@ export interface Claimant {
   subscriptionId: string;
   /** Identifies the dispatch. */
   holder: string;
-  /** The queue of the wake-up message. A subscription that has moved to the other one is not claimed. */
+  /** The queue of the wake-up message. What has moved to the other queue is not claimed, but sent a message there. */
   queue: QueueName;
 }
 
 /** A subscription as a claim has found it; times are Unix milliseconds. */
 interface ClaimedSubscription extends SendingState, Destination, WakeUpFacts {
-  /** The fencing counter. */
+  /** Rises when deliveries are cancelled, the URL changes or the subscription is enabled: see `IS_CURRENT`. */
   epoch: number;
   /** Whether this dispatch leases it, and may settle. If not, it has claimed nothing. */
   isLeased: boolean;
@@ -109,7 +109,7 @@ export interface OutcomeToRecord extends DeliveryAfter {
 
 /** The changes that the requests of a claim have made. */
 export interface Settlement {
-  /** The fencing counter as it was claimed. */
+  /** That of the subscription as it was claimed. */
   epoch: number;
   outcomes: OutcomeToRecord[];
   state: SendingState;
@@ -157,6 +157,7 @@ export async function settle(
     stored: attempts.length > 0 ? storeAttempts(values) : undefined,
     replayed: attempts.length > 0 ? countReplayed(values) : undefined,
     changed: outcomes.length > 0 ? changeDeliveries(values) : undefined,
+    // These two read what those before have stored.
     broughtForward: dueNow.length > 0 ? bringForward(values) : undefined,
     disabled: disable ? disableSubscription(values) : undefined,
     next: toClaim(mayClaim ? leaseAgain(values) : undefined, values),
@@ -184,7 +185,10 @@ const MAY_RECORD = isWritableOrDraining(subscriptions.workspaceId);
 const WE_LEASED_LAST = sql`${subscriptions.leasedBy} = ${HOLDER}`;
 /** The subscription, to which a settlement may write: no other dispatch has leased it since. */
 const MAY_SETTLE = sql`${SUBSCRIPTION} AND ${WE_LEASED_LAST} AND ${MAY_RECORD}`;
-/** At the end of a transaction. `leasedUntil` is 0 if this settlement has released the lease. */
+/**
+ * At the end of a transaction: this dispatch holds the lease. `leasedUntil` is 0 if it has just released it. A lease that has
+ * run out is still held while no other dispatch has taken it.
+ */
 const IS_LEASED = sql`(${MAY_SETTLE} AND ${subscriptions.leasedUntil} > 0)`;
 const IS_FREE = sql`${subscriptions.leasedUntil} <= ${NOW}`;
 
@@ -210,8 +214,8 @@ const WAS_RESCHEDULED = sql`((${deliveries.priority}, ${deliveries.dueAt})
  */
 const IS_OVERTAKEN = sql`(${WAS_RESCHEDULED} OR change.value->>'state' <> 'delivered' AND NOT ${IS_CURRENT})`;
 
-// The row of a delivery stores its success. Only if the delivery is sent again, which overwrites the row, is the success
-// also stored as an attempt.
+// The row of a delivery stores its success. If the delivery was overtaken, its row will be overwritten, so the success is
+// stored as an attempt, too.
 const storeAttempts = prepared(
   insertAttempts(
     {
@@ -333,8 +337,8 @@ const lease = (mayTake: SQL) =>
 /** For `claim`, whose first try may have leased it. */
 const leaseIfFree = lease(sql`(${IS_FREE} OR ${WE_LEASED_LAST})`);
 /**
- * For `settle`, which takes no lease that it has lost, even if the subscription is free again. It would become `leasedBy`,
- * so if the reply were lost, its second try would store a state from before the other dispatch.
+ * For `settle`, which takes no lease that it has lost, even if the subscription is free again. Otherwise this dispatch would
+ * be `leasedBy` again. If the reply were lost, the second try would then overwrite what the other dispatch has stored.
  */
 const leaseAgain = lease(WE_LEASED_LAST);
 
@@ -355,6 +359,7 @@ const selectSubscription = prepared(
       failures: subscriptions.failures,
       epoch: subscriptions.epoch,
       nextMessageAt: subscriptions.nextMessageAt,
+      // If this dispatch leases the subscription, the workspace is writable, so this is `hasToEnd`.
       mustEnd: sql`(${subscriptions.hasToEnd} AND ${IS_WRITABLE})`.mapWith(Boolean),
       maySend: sql`(${isActive()} AND ${IS_WRITABLE})`.mapWith(Boolean),
       isLeased: IS_LEASED.mapWith(Boolean),

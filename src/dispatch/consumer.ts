@@ -1,4 +1,4 @@
-import { DIRECTORY, openNamed } from "../db/databases.ts";
+import { openNamed } from "../db/databases.ts";
 import { succeeded } from "../delivery/outcome.ts";
 import { CONCURRENCY_MAX } from "../delivery/policy.ts";
 import { createSender, type Sender } from "../delivery/send.ts";
@@ -24,7 +24,8 @@ import { type DispatchPorts, deliver } from "./deliver.ts";
 
 /**
  * How long a batch occupies its queue consumer. Most dispatches end within this time, so `max_concurrency` bounds
- * them; one that waits for a slow endpoint continues in the background, so that its queue goes on.
+ * them. One that waits for a slow endpoint continues in the background, while its queue goes on: the compatibility flag
+ * `queue_consumer_no_wait_for_wait_until` lets it.
  */
 const CONSUMER_HELD_MS = 2_000;
 
@@ -80,7 +81,7 @@ async function dispatchAll(wakeUps: WakeUpMessage[], env: Env, sender: Sender): 
 
 /** Sends the due deliveries of a subscription, and then its next wake-up message. */
 async function dispatch(
-  { subscriptionId, queue, database = DIRECTORY }: WakeUpMessage,
+  { subscriptionId, queue, database }: WakeUpMessage,
   env: Env,
   ports: DispatchPorts,
   connections: number,

@@ -54,8 +54,7 @@ export interface DispatchPorts extends Sender {
 
 /**
  * Sends the due deliveries of one subscription: claims, sends and settles until nothing may be sent, or its time is used
- * up. If the process dies, the outcomes that are not recorded are lost, and these deliveries are sent again once the lease
- * has ended.
+ * up.
  *
  * @param connections maximum requests in flight, whatever the concurrency of the subscription.
  * @returns the wake-up message to send next; null if none is needed.
@@ -192,7 +191,10 @@ async function sendClaimed(
     });
   }
 
-  /** Makes an attempt. Returns null if this invocation may make no more requests; the next dispatch sends the rest. */
+  /**
+   * Makes an attempt. Returns a null `outcome` if an error of ours prevents it, and null if this invocation may make no more
+   * requests, so that the next dispatch sends the rest.
+   */
   async function tryAttempt(
     delivery: PreparedDelivery,
     startedAt: number,

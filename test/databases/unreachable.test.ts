@@ -86,8 +86,7 @@ describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
   test("deliveries in DB and DB_2 are made, in the same batch", async () => {
     const [first, second, third] = await inEach(openOwed);
     const deployment = withoutThird(way);
-    // Messages for the directory's database may name none.
-    const { messages, fates } = batchOf(third, { id: first.id }, second);
+    const { messages, fates } = batchOf(third, first, second);
     const done = consume(messages, deployment.env, createExecutionContext());
     await until(() => fates.slice(1).every((fate) => fate === "acknowledged"), 5_000);
     // A slow dispatch goes on after its hints are acknowledged.

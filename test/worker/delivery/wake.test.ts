@@ -38,7 +38,8 @@ describe("the consumer is woken", () => {
     const deployment = isolated();
     const mixed = [...wakes("fast", 2), ...wakes("slow", 3)];
     expect(await sendWakeUps(deployment.env, "DB", mixed)).toBe(true);
-    const sent = (wakeUps: WakeUp[]) => wakeUps.map((wake) => ({ ...wake, delaySeconds: 0 }));
+    const sent = (wakeUps: WakeUp[]) =>
+      wakeUps.map((wake) => ({ ...wake, database: "DB", delaySeconds: 0 }));
     expect(deployment.fast).toEqual(sent(wakes("fast", 2)));
     expect(deployment.slow).toEqual(sent(wakes("slow", 3)));
   });
@@ -112,9 +113,9 @@ test("the message of a dispatch that ends as its workspace is locked is not note
 
 test("The queue consumer drops invalid messages from any queue, without logging their content", async () => {
   const { id, url } = await owed(1, Date.now());
-  const wake = { subscriptionId: id, queue: "fast" };
+  const wake = { subscriptionId: id, queue: "fast", database: "DB" };
   const resembling = [
-    ...[null, "whk_1", id, [wake], {}, { id }, { queue: "fast" }],
+    ...[null, "whk_1", id, [wake], {}, { id }, { ...wake, database: undefined }],
     { ...wake, queue: "middle" },
     ...[1, "canary", `${id}0`, randomId("lead")].map((subscriptionId) => {
       return { ...wake, subscriptionId };

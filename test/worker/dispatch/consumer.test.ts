@@ -29,6 +29,7 @@ import {
   subscriptionRow,
 } from "../../support/deliveries.ts";
 import { keepLog } from "../../support/log-lines.ts";
+import { DATABASE } from "../../support/placement.ts";
 
 const OK = async () => answered(200);
 
@@ -41,7 +42,7 @@ afterEach(() => void vi.useRealTimers());
 
 /** A message as a queue delivers it, which reports when it is acknowledged. */
 function message(subscriptionId: string, ack: () => void): Message<WakeUpMessage> {
-  const body = { subscriptionId, queue: "fast" } as const;
+  const body = { subscriptionId, queue: "fast", database: "DB" } as const;
   const retry = () => expect.unreachable("it comes back");
   return { id: "1", timestamp: new Date(), attempts: 1, body, ack, retry };
 }
@@ -241,7 +242,8 @@ describe("a batch", () => {
       await consumeFor([id], deployment.env, attempt, wrong);
       expect(posts).toEqual([]);
       expect(deployment[wrong]).toEqual([]);
-      expect(deployment[queue]).toEqual([{ subscriptionId: id, queue, delaySeconds: 0 }]);
+      const onward = { subscriptionId: id, queue, database: DATABASE, delaySeconds: 0 };
+      expect(deployment[queue]).toEqual([onward]);
       expect(await subscriptionRow(id)).toMatchObject({ leasedBy: null });
       await consumeFor([id], deployment.env, attempt, queue);
       expect(posts).toHaveLength(2);

@@ -172,7 +172,7 @@ describe.concurrent.each<Lost>(["reply", "request"])("a write whose %s is lost",
   test("sends the wake-up messages for its event anyway", async () => {
     const { write, subscription } = await openHistory();
     const { wakeUps } = await write("a lead", lossyDatabase(lost));
-    expect(wakeUps).toEqual([{ subscriptionId: subscription.id, queue: "fast" }]);
+    expect(wakeUps).toEqual([expect.objectContaining({ subscriptionId: subscription.id })]);
   });
 });
 
