@@ -195,6 +195,7 @@ test.each([
   ["docs/oncall.md", `not respond within ${seconds(DATABASE_TIMEOUT_MS)} s`],
   ["docs/oncall.md", `If more than ${shown(PENDING_MAX)} deliveries`],
   ["docs/oncall.md", `start requests for about ${Math.ceil(seconds(DISPATCH_MAX_MS) + 1)} s`],
+  ["docs/oncall.md", `after \`disableWebhook\`, it is ${seconds(STOPS_WITHIN_MS)} s`],
   ["docs/deliveries.md", `stores up to ${RESPONSES_PER_DAY} responses a day`],
   ["docs/deliveries.md", `is read for up to ${RESPONSE_READ_MS} ms after its headers`],
   ["docs/deliveries.md", `Up to ${shown(RESPONSE_KEPT_BYTES)} bytes of it`],
