@@ -46,10 +46,10 @@ const BOUNDS: Record<string, unknown[]> = {
   "failures that a filtered list or a count of the portal examines": [FAILURES_EXAMINED_MAX],
   "leads that a search in the portal decrypts": [SEARCHED_MAX],
   "events that a replay examines and schedules": [REDELIVERY_EXAMINED_MAX],
-  "events that are sent again, by id and by range": [REDELIVERIES_PER_HOUR],
+  "events that are resent and replayed": [REDELIVERIES_PER_HOUR],
   replays: [REPLAYS_MAX, REPLAY_MAX_DAYS],
   "resends that are pending": [RESENDS_PENDING_MAX],
-  "test events": [TEST_EVENTS_PER_MINUTE * 60],
+  "test events": [TEST_EVENTS_PER_MINUTE],
   "stored responses, to failed attempts and test events": [
     RESPONSES_PER_DAY,
     RESPONSE_KEPT_BYTES + HEADERS_KEPT_BYTES,
@@ -57,7 +57,7 @@ const BOUNDS: Record<string, unknown[]> = {
   "pending deliveries": [PENDING_MAX],
   "pending deliveries that the scheduled job counts": [PENDING_MAX],
   webhooks: [SUBSCRIPTIONS_MAX, AGREED_SUBSCRIPTIONS_MAX],
-  "settled events": [vars.EVENTS_KEPT_MAX, vars.EVENTS_KEPT_DAYS],
+  "events without a pending delivery": [vars.EVENTS_KEPT_MAX, vars.EVENTS_KEPT_DAYS],
   "entries of the audit trail about URLs, secrets and headers in the portal": [
     PORTAL_LASTING_CHANGES_PER_DAY,
     PORTAL_LASTING_CHANGES_WITH_DELETIONS_PER_DAY,
