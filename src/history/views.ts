@@ -13,7 +13,7 @@ export const AttemptView = z.object({
   outcome: z
     .string()
     .describe(
-      "`answered`, `timed_out`, `unreachable` (with a status from 520 to 530, or 403, 404 or 409, if Cloudflare responded in the endpoint's place), `refused` (not sent: the URL does not lead to a public address), `unreadable` (not sent: the lead is damaged) or `overflow` (failed for good, because too many were pending)",
+      "`answered`, `timed_out`, `unreachable` (with a status from 520 to 530, or 403, 404 or 409, if Cloudflare responded in place of the endpoint), `refused` (not sent: the URL does not lead to a public address), `unreadable` (not sent: the lead is damaged) or `overflow` (failed for good, because too many were pending)",
     ),
   status: HttpStatus,
   durationMs: z.number().nullable(),

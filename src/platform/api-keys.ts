@@ -93,7 +93,7 @@ export const updateApiKey = operation({
 
 export const rollApiKey = operation({
   about:
-    "Rotates an API key: creates one of the same name and rate limit; both are valid until the overlap ends. A key can be rotated once. The new one is shown only once.",
+    "Rotates an API key: creates one of the same name and rate limit; both are valid until the overlap ends. The new one is shown only once. A key can be rotated once; the next time, rotate the new one.",
   input: z.strictObject({
     keyId: KeyId,
     overlapSeconds: integer(0, KEY_OVERLAP_MAX_SECONDS).describe(

@@ -86,12 +86,12 @@ const FILTERS = {
 /** The filters of a list that name what its deliveries are about. */
 const NAMED = {
   eventId: EventId.nullish().describe("this event only"),
-  leadId: LeadId.nullish().describe("the event that announced this lead only: lea_…"),
+  leadId: LeadId.nullish().describe("only the event of this lead: lea_…"),
   lead: text(LEAD_SEARCH_MAX_LENGTH)
     .min(1)
     .nullish()
     .describe(
-      `the events that announced these leads only: a name, an e-mail address or a part of either, or a phone number. A page searches up to ${SEARCHED_MAX} leads, newest first, so it may be empty and still have a next one`,
+      `only the events of these leads: a name, an e-mail address or a part of either, or a phone number. A page searches up to ${SEARCHED_MAX} leads, newest first, so it may be empty and still have a next one`,
     ),
 };
 
@@ -176,7 +176,7 @@ export const readDelivery = operation({
 });
 
 export const redeliver = operation({
-  about: `Delivers events again, even delivered ones, with the same ids and bodies. Each call examines up to ${REDELIVERY_EXAMINED_MAX} events of a range. Call it until nextCursor is null, as the command in a terminal does.`,
+  about: `Delivers events again, even delivered ones, with the same event ids. Each call examines up to ${REDELIVERY_EXAMINED_MAX} events of a range. Call it until nextCursor is null, as the command in a terminal does.`,
   input: z
     .strictObject({
       webhookId: WebhookId,

@@ -26,7 +26,7 @@ const Recorded = z.object({
 });
 
 export const recordAutomations = operation({
-  about: "Inserts or updates automations and announces activations and pauses.",
+  about: "Inserts or updates automations, and emits an event for each activation and pause.",
   input: AutomationRecording,
   output: Recorded,
   examples: [
@@ -70,7 +70,7 @@ export const removeAutomations = operation({
 });
 
 export const recordLeads = operation({
-  about: "Inserts leads and announces them; a known reference changes nothing.",
+  about: "Inserts leads, and emits an event for each; a known reference changes nothing.",
   input: LeadRecording,
   output: Recorded,
   examples: [
@@ -84,7 +84,7 @@ export const recordLeads = operation({
 });
 
 export const recordRuns = operation({
-  about: "Inserts finished runs and announces them; a known reference changes nothing.",
+  about: "Inserts finished runs, and emits an event for each; a known reference changes nothing.",
   input: RunRecording,
   output: Recorded,
   examples: [

@@ -9,6 +9,7 @@ import {
   PORTAL_LINK_MINUTES,
   PORTAL_LINK_OPENS_MS,
   RETURN_URL_MAX_LENGTH,
+  STOPS_WITHIN_MS,
   SUBSCRIPTIONS_MAX,
 } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
@@ -178,7 +179,7 @@ export const listWorkspaces = operation({
 });
 
 export const setWorkspaceAccess = operation({
-  about: "Grants or denies a workspace access, with immediate effect.",
+  about: `Grants or denies a workspace access before the call returns. A delivery may still start for ${STOPS_WITHIN_MS / 1000} s.`,
   input: z.strictObject({
     workspaceId: WorkspaceId,
     granted: z

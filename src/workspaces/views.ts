@@ -10,7 +10,11 @@ export const WorkspaceDetails = z.object({
   workspaceId: z.string(),
   name: z.string(),
   webhooksMax: z.int().describe("maximum number of webhooks"),
-  retentionDays: z.number().describe("minimum retention of settled events"),
+  retentionDays: z
+    .number()
+    .describe(
+      "how long events without a pending delivery are stored, in days (`EVENTS_KEPT_DAYS`); those beyond `EVENTS_KEPT_MAX` are deleted earlier",
+    ),
   events: z.array(WebhookEvent).describe("the event types that it may subscribe to"),
 });
 export type WorkspaceDetails = z.infer<typeof WorkspaceDetails>;
