@@ -132,7 +132,7 @@ export function insertEach(
 }
 
 /**
- * Prepares a part, whose text is built once, on first use. `sql.placeholder` marks the places of values by name. A call
+ * Prepares a part, whose text is built once, on first use, or at once if `readAs` made it. `sql.placeholder` marks the places of values by name. A call
  * without one of these values throws an error.
  */
 export function prepared<P extends Part>(part: P) {
@@ -200,7 +200,10 @@ export interface Guard {
 interface ClientOptions {
   /** Maximum tries of a call that fails with a transient error, if not those of `retryTransient`. */
   tries?: number | undefined;
-  /** Spends the statements of a call from a budget. It is called once, so `tries` is 1 beside it. */
+  /**
+   * Spends the statements of a call from a budget, once for all its tries. So a client with a budget makes one try, and the
+   * client above it makes the others.
+   */
   spend?: (statements: number) => void;
   guard?: Guard | undefined;
 }

@@ -58,7 +58,7 @@ type Columns = Record<string, SQLiteColumn>;
 const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 
 /**
- * Maximum items that fit on any page, however large they are. A page of up to this many items, such as the default one,
+ * Maximum items that fit on any page, however large they are: no item of a list is larger than a record. A page of up to this many items, such as the default one,
  * is read without `boundBytes`. That adds up sizes in a window function, for which SQLite copies the rows to temporary
  * tables. Each row is then billed as read up to four times.
  */
@@ -139,11 +139,14 @@ function boundBytes<Row>(query: Nameable, { at, id }: Order, bytes?: SQL): RowQu
     .from(page)
     .as("sized");
   const row = columnsOf(sized as never);
-  return qb
-    .select({ row, pageBytes: sized.pageBytes })
-    .from(sized)
-    .where(sql`${sized.pageBytes} - (${sizeOf(row)}) <= ${PAGE_MAX_BYTES}`)
-    .orderBy(sql`${sized.pageBytes}`) as never;
+  return (
+    qb
+      .select({ row, pageBytes: sized.pageBytes })
+      .from(sized)
+      .where(sql`${sized.pageBytes} - (${sizeOf(row)}) <= ${PAGE_MAX_BYTES}`)
+      // The size of the page rises with each of its rows, so this is their order.
+      .orderBy(sql`${sized.pageBytes}`) as never
+  );
 }
 
 /**

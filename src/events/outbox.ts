@@ -40,7 +40,8 @@ export function draftEvent<T extends WebhookDelivery>(
  * sent to them later. An event that no subscription lists is not stored.
  *
  * These statements come before those that write the record, in the same transaction. The condition therefore sees
- * the state before the write. They are safe to repeat, because an event that exists is not announced again.
+ * the state before the write. They are safe to repeat: the condition has then ended, and if it holds once more, as for a
+ * run whose automation was removed and reported again in between, the event that exists is not announced again.
  *
  * @param condition returns an SQL condition on the record whose id an SQL expression has.
  */

@@ -73,7 +73,7 @@ async function readEarly(
   known: KnownKey,
   admission: Promise<string>,
 ): Promise<void> {
-  // A refusal is thrown at the end.
+  // Its failure is thrown at the end.
   admission.catch(() => {});
   c.set("workspaceId", known.workspaceId);
   c.set("readAdmitted", async (work) => {
@@ -84,10 +84,10 @@ async function readEarly(
     return database === known.database ? early : work(openNamed(c.env, database));
   });
   await next();
-  // A refusal takes the place of the route's own response, such as a 400. A route that awaited a read has failed with the
-  // refusal itself. Hono has then already handled it, as `c.error`, and it must not be logged twice.
-  await admission.catch((refusal) => {
-    if (refusal !== c.error) throw refusal;
+  // A refusal, or an error of the gate, takes the place of the route's own response, such as a 400. A route that awaited a
+  // read has failed with it already. Hono has then handled it, as `c.error`, and must not log that error twice.
+  await admission.catch((failure) => {
+    if (failure !== c.error) throw failure;
   });
 }
 

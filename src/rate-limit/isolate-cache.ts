@@ -13,15 +13,16 @@ export interface KnownKey {
   /** The name of the workspace's database when the key was last admitted. */
   database: string;
   /**
-   * How many reads may still begin before the gate has decided: what its window had left at the last admission here. So
-   * a flood of requests that are refused reads at most about twice what the window admits.
+   * How many reads may still begin before the gate has decided: what its window had left at the last admission here. A
+   * flood of requests reads that much before it is refused, beside the requests that are admitted.
    */
   earlyReads: number;
 }
 
 /**
  * Caches results of gates, with their windows: the refusals of keys that have used theirs up, and the last failure of
- * each IP address. Once a window is used up, a flood of requests reaches its gate at most once every two seconds.
+ * each IP address. Once a window is used up, a flood of requests reaches its gate at most once every two seconds, unless
+ * it is that of a key that expires.
  */
 class ResultCache<Result extends { rateLimit: RateLimit }> {
   readonly #known = new BoundedMap<{ result: Result; calledAt: number }>(REMEMBERED_MAX);

@@ -98,7 +98,7 @@ export class KeyGate extends DurableObject<Env> {
    * @param uncounted 429s that the isolate has returned from its cache since its last call.
    */
   async admit(keyHash: string, uncounted?: UncountedRefusals): Promise<GateResult> {
-    // `forget` may be called between the end of a look-up and the line after it.
+    // `forget` may be called during a look-up, or between its end and the line after it.
     while (!this.#cached || Date.now() > this.#cached.until) {
       this.#loading ??= this.#load(keyHash, Date.now()).finally(() => {
         this.#loading = undefined;
@@ -181,16 +181,13 @@ export class KeyGate extends DurableObject<Env> {
    * @param now Unix milliseconds; the status ages from this time on.
    */
   async #load(keyHash: string, now: number): Promise<void> {
-    for (;;) {
-      const version = this.#statusVersion;
-      const status = await this.#read(keyHash, now);
-      // If the status changed while it was read, this may be the previous one.
-      if (version !== this.#statusVersion) continue;
-      this.#cached = { status, until: cachedUntil(status, now) };
-      // An unknown key is not stored, so that a flood of invented keys leaves nothing behind.
-      if (status) this.ctx.storage.kv.put("status", this.#cached);
-      return;
-    }
+    const version = this.#statusVersion;
+    const status = await this.#read(keyHash, now);
+    // If the status changed while it was read, this may be the previous one, and `admit` looks it up again.
+    if (version !== this.#statusVersion) return;
+    this.#cached = { status, until: cachedUntil(status, now) };
+    // An unknown key is not stored, so that a flood of invented keys leaves nothing behind.
+    if (status) this.ctx.storage.kv.put("status", this.#cached);
   }
 
   /**
@@ -213,8 +210,8 @@ export class KeyGate extends DurableObject<Env> {
 
 /**
  * Returns the time until which a status is cached. The use of the key must be noted again an hour after `lastUsedAt`,
- * which may itself be up to an hour old, if this gate was invalidated since. No status is cached for longer than its
- * key is valid.
+ * which may itself be up to an hour old, if this gate was invalidated since, or lie ahead, by another clock. No status is
+ * cached for longer than its key is valid.
  */
 function cachedUntil(status: KeyStatus | null, now: number): number {
   const usedAt = Math.min(status?.lastUsedAt ?? now, now);
@@ -223,9 +220,6 @@ function cachedUntil(status: KeyStatus | null, now: number): number {
   return Math.min(usedAt + STATUS_MAX_AGE_MS, lastMs);
 }
 
-/** The columns of a workspace that a gate caches. They are in the workspace's own database. */
-const WORKSPACE_STATUS = { accessGranted: workspaces.accessGranted };
-
 const selectStatus = prepared(
   qb
     .select({
@@ -233,7 +227,8 @@ const selectStatus = prepared(
       workspaceId: workspaces.id,
       /** The name of the workspace's database. */
       database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,
-      ...WORKSPACE_STATUS,
+      /** If the workspace lives in another database, it is there: see `findAccess`. */
+      accessGranted: workspaces.accessGranted,
       /** The key's own rate limit; null for the deployment's default. */
       requestsPerWindow: apiKeys.requestsPerWindow,
       lastUsedAt: apiKeys.lastUsedAt,
@@ -244,7 +239,6 @@ const selectStatus = prepared(
     .where(and(eq(apiKeys.keyHash, sql.placeholder("keyHash")), isLive(sql.placeholder("now")))),
 );
 
-/** The status of a key. If the workspace lives in another database, its `WORKSPACE_STATUS` is there. */
 type KeyStatus = ResultOf<ReturnType<typeof selectStatus>>[number];
 
 /**
@@ -275,13 +269,13 @@ async function noteUseAndReadStatus(
 
 const selectAccess = prepared(
   qb
-    .select(WORKSPACE_STATUS)
+    .select({ accessGranted: workspaces.accessGranted })
     .from(workspaces)
     .where(and(eq(workspaces.id, sql.placeholder("id")), isNull(workspaces.database))),
 );
 
 /**
- * Reads the status of a workspace in the database where it lives; undefined if that is not `db`. A null in
+ * Reads the access of a workspace in the database where it lives; undefined if that is not `db`. A null in
  * `workspaces.database` means the database that the row is in.
  */
 async function findAccess(db: Database, id: string) {

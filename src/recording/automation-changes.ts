@@ -7,10 +7,9 @@ import {
   insertFrom,
   mapColumns,
   omitColumns,
-  qb,
   unqualified,
 } from "../db/builder.ts";
-import { combine, commit, type Database, readAs, type Statements } from "../db/client.ts";
+import { combine, commit, counted, type Database, readAs, type Statements } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
 import { selectWakeUps, type WakeUp } from "../delivery/wake.ts";
 import { announce, draftEvent } from "../events/outbox.ts";
@@ -45,8 +44,9 @@ export const CONFLICT_TRIES = 50;
 
 /**
  * Pauses or activates an automation and announces it, unless it already has that status. If several clients change it
- * at once, one succeeds, and the others read the automation again. Each try takes the time anew, so that times follow the
- * order of the changes.
+ * at once, one succeeds, and the others read the automation again. Each try takes the time anew, so that the events follow
+ * the order of the changes. If the reply of a change is lost, the next try finds its status, and leaves waking to the
+ * scheduled job.
  */
 export async function controlAutomation(
   db: Database,
@@ -116,21 +116,22 @@ export function storeChanges(
     draftEvent("automation.status_changed", toAutomation(row), now, eventIds[i]),
   );
   const rows = JSON.stringify(changes.map(({ after }) => after));
-  // All three parts have one condition, so either all changes are stored or none. It no longer holds once a row is
-  // written, so the write comes last, and is one statement, into which 100 reports fit.
+  // Both parts have one condition, so either all changes are stored or none. Writing a row ends it. So the write comes last,
+  // and is one statement: the 100 reports of a call fit into its parameter.
   const statements = combine({
-    found: qb.all<{ isUnchanged: number }>(sql`SELECT ${isUnchanged} AS isUnchanged`),
     events: announce(workspaceId, "automation.status_changed", drafts, () => isUnchanged, now),
-    written: insertFrom(
-      automations,
-      mapColumns(automations, ["id", "workspaceId", ...STORED], fromJson("r")),
-      sql`FROM json_each(${rows}) AS r WHERE ${isUnchanged}`,
-    ).onConflictDoUpdate({
-      target: automations.id,
-      set: mapColumns(automations, STORED, excluded),
-    }),
+    written: counted(
+      insertFrom(
+        automations,
+        mapColumns(automations, ["id", "workspaceId", ...STORED], fromJson("r")),
+        sql`FROM json_each(${rows}) AS r WHERE ${isUnchanged}`,
+      ).onConflictDoUpdate({
+        target: automations.id,
+        set: mapColumns(automations, STORED, excluded),
+      }),
+    ),
   });
-  return readAs(statements, ({ found: [row] }) => (row?.isUnchanged === 1 ? "stored" : "conflict"));
+  return readAs(statements, ({ written }) => (written === changes.length ? "stored" : "conflict"));
 }
 
 /**

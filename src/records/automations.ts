@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { and, eq, getTableColumns, isNull, sql } from "drizzle-orm";
+import { and, eq, isNull, sql } from "drizzle-orm";
 import { AutomationStatus, AutomationType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
@@ -47,7 +47,7 @@ export async function listAutomations(db: Database, workspaceId: string, request
 
 const selectAutomation = prepared(
   qb
-    .select(getTableColumns(automations))
+    .select()
     .from(automations)
     .where(
       and(

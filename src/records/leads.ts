@@ -53,8 +53,8 @@ const DAMAGED_PAGES_MAX = 10;
 
 /**
  * Reads one page of the workspace's leads, newest first. A lead that cannot be decrypted is left out, so that a
- * client can still read the leads behind it. If no lead of a page can be decrypted, the next page is read, because an
- * empty page would look like the end of the list.
+ * client can still read the leads behind it. If no lead of a page can be decrypted, the next page is read, because a client
+ * may take an empty one for the end. After `DAMAGED_PAGES_MAX`, it gets one, with the cursor to go on.
  *
  * @param keys `ENCRYPTION_KEYS`.
  */

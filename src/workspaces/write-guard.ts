@@ -91,7 +91,10 @@ function toRefusal(error: unknown): unknown {
   return code ? new ApiError(code) : error;
 }
 
-/* The rest is about all writes, including those of the platform. */
+/*
+ * The rest is about the writes of the platform. Those of clients and of the portal need it not: an erasure ends the access of
+ * its workspace before it deletes anything.
+ */
 
 const ERASING = "erasing";
 
