@@ -90,6 +90,22 @@ test("the runbook says what each other event of the log means", () => {
   expect(listed.toSorted()).toEqual(others.toSorted());
 });
 
+test("the runbook names the fields of each other event of the log", () => {
+  const rows = [...sectionOf("## Other events in the log").matchAll(/^\| `(\w+)` \| (.+?) \|/gm)];
+  const named = new Map(rows.map(([, event, fields = ""]) => [event, fields.match(/\w+/g) ?? []]));
+  const calls = SOURCES.flatMap((text) => [
+    ...text.matchAll(/(?<![.\w])log\("(\w+)", \{([^}]*)\}/g),
+  ]).filter(([, event = ""]) => named.has(event));
+  expect(calls.length).toBeGreaterThan(7);
+  for (const [, event, literal = ""] of calls) {
+    const fields = literal
+      .replace(/\/\/.*/g, "")
+      .split(",")
+      .flatMap((field) => /^\s*(\w+)/.exec(field)?.[1] ?? []);
+    expect(named.get(event), event).toEqual(expect.arrayContaining(fields));
+  }
+});
+
 test("the runbook has a section for each sentence that health can say", () => {
   const [, code = ""] = read("src/service-health.ts").split(
     "export async function findServiceHealth",
