@@ -175,7 +175,7 @@ const listed = (items: (string | number)[]) => items.join(", ").replace(/, (?!.*
 test.each([
   [
     "README.md",
-    `holds about ${LEAD_MILLIONS} million leads without their events; its alarm starts at ${FULL_SHARE_MAX * 100}%`,
+    `holds about ${LEAD_MILLIONS} million leads without their events; its alarm starts at ${FULL_SHARE_MAX * 100}%, so plan with ${Math.floor((FULL_SHARE_MAX * DATABASE_MAX_BYTES) / LEAD_BYTES / 1e6)} million`,
   ],
   ["docs/deploying.md", `\`wrangler.toml\` is ${JURISDICTIONS.replaceAll('"', "`")}, or empty`],
   ["docs/performance.md", `which is ${LEAD_MILLIONS} million leads`],
