@@ -417,6 +417,18 @@ test("the command that reads a key out of the Worker changes the code that is th
   expect(read("src/platform/health.ts").split(from)).toHaveLength(2);
 });
 
+// In zsh, `#` begins no comment at the prompt; and `read` takes the next line that is pasted for its value.
+test("the commands of operators can be pasted: without comments, and each `read -rs` by itself", () => {
+  const blocks = PAGES.filter((page) => page === "README.md" || page.startsWith("docs")).flatMap(
+    (page) => [...read(page).matchAll(/```sh\n(.*?)```/gs)].map(([, block = ""]) => block.trim()),
+  );
+  expect(blocks.length).toBeGreaterThan(50);
+  expect(blocks.filter((block) => /(^|\s)#\s/m.test(block))).toEqual([]);
+  const reading = blocks.filter((block) => block.includes("read -rs"));
+  expect(reading.length).toBeGreaterThan(0);
+  for (const block of reading) expect(block).toMatch(/^read -rs \w+$/);
+});
+
 test("no command of the docs writes npm's own output into a file", () => {
   const lines = PAGES.flatMap((page) => read(page).split("\n"));
   const written = lines.filter((line) => /^\s*npm run [^#]*> \S/.test(line));
