@@ -249,7 +249,7 @@ test.each([
   ["docs/recording.md", `at most ${RECORD_MAX_BYTES / 1024} KiB of JSON`],
   ["docs/recording.md", `custom fields ${NESTING_MAX} levels deep`],
   ["site/guides/webhooks.md", `after more than ${seconds(POST_TIMEOUT_MS)} s counts as a failure`],
-  ["site/guides/webhooks.md", `up to ${SUBSCRIPTIONS_MAX} in a workspace`],
+  ["site/guides/webhooks.md", `A workspace has at most ${SUBSCRIPTIONS_MAX}`],
   ["site/guides/statuses.md", `**2xx within ${seconds(POST_TIMEOUT_MS)} s**`],
   ["site/guides/statuses.md", `a record has at most ${RECORD_MAX_BYTES / 1024} KiB`],
   ["site/guides/statuses.md", `at most ${RETRY_AFTER_MAX_SECONDS / 60} min later`],
@@ -266,7 +266,7 @@ test.each([
   ["site/guides/signatures.md", `For the first ${seconds(ROTATION_MS)} s`],
   ["site/guides/signatures.md", `“${en.endOverlap.button.replace(/…$/, "")}”`],
   ["site/guides/processing.md", `up to ${CONCURRENCY_MAX} at a time`],
-  ["site/guides/processing.md", `later than ${seconds(POST_TIMEOUT_MS)} s`],
+  ["site/guides/processing.md", `longer than ${seconds(POST_TIMEOUT_MS)} s`],
   ...["processing", "idempotency"].map((guide): [string, string] => [
     `site/guides/${guide}.md`,
     `ids for ${REDELIVERY_MAX_AGE_MS / DAY_MS + REPLAY_MAX_DAYS + RETRIED_DAYS.max} days`,
@@ -293,7 +293,7 @@ test.each([
     "site/guides/retries.md",
     `At 100 ms a response, that is at most ${CONCURRENCY_MAX * 10} a second`,
   ],
-  ["site/guides/retries.md", `when ${CIRCUIT_OPENS_AFTER_EVENTS} different events failed`],
+  ["site/guides/retries.md", `once ${CIRCUIT_OPENS_AFTER_EVENTS} different events of the type`],
   [
     "site/guides/retries.md",
     `${CIRCUIT_REJECTED_SECONDS[0]} s, growing to ${(CIRCUIT_REJECTED_SECONDS.at(-1) ?? 0) / 60} min`,
