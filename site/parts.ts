@@ -227,7 +227,7 @@ function limits(): string {
       ],
       [
         "Deliveries of a webhook that wait or are retried",
-        `${number(PENDING_MAX)}; those of a replay count once they have been tried`,
+        `${number(PENDING_MAX)}; replayed ones count only after their first attempt`,
         "The oldest are *Failed for good*, and can be resent.",
       ],
       [
