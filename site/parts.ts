@@ -102,14 +102,15 @@ function vector(): string {
       ]),
     ].map(([name = "", text]) => [name, `\`${text}\``]),
   );
-  const command = `printf '%s.%s' '${time}' "$BODY" | openssl dgst -sha256 -hmac '${SECRET}'`;
+  const size = new TextEncoder().encode(VECTOR_BODY).length;
+  const command = `{ printf '${time}.'; head -c ${size} body.json; } | openssl dgst -sha256 -hmac '${SECRET}'`;
   return `${values}
 
-The body, byte for byte, without a trailing line break. JSON libraries would write it differently, so compute the signature over these bytes:
+The body is ${size} bytes long, without a trailing line break. U+2028 and U+2029 in it are invisible. JSON libraries would write it differently, so compute the signature over these bytes:
 
 ${fence("json", VECTOR_BODY)}
 
-The signature in a shell:
+Save the body as \`body.json\` to compute the signature in a shell:
 
 ${fence("sh", command)}`;
 }

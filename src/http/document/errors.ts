@@ -37,7 +37,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   subscription_limit_reached:
     "The workspace already has its maximum of `max` webhooks. Delete one first.",
   idempotency_key_reused:
-    "The `Idempotency-Key` was sent with another body in the last 24 h. Use a new one for each new webhook.",
+    "The `Idempotency-Key` was sent with another URL or other event types in the last 24 h. Use a new one.",
 };
 
 /** Whether the same request may succeed later, by code. */

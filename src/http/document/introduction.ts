@@ -149,7 +149,7 @@ Each event is a \`POST\` with a JSON body. Before you process one:
 
 Anything else is retried for ${RETRIED_DAYS.min} to ${RETRIED_DAYS.max} days: ${RETRY_WAITS_SECONDS.length + 1} attempts, not counting those that only test a failing server. After prolonged failures, the webhook is disabled. Check \`disabled_at\` in \`GET /v1/webhooks\`.
 
-Deliveries may arrive in any order. Of two states of an automation, keep the one with the later \`updated_at\`. You can rotate a secret in the portal. For ${SECRET_OVERLAP_SECONDS.default / 3600} h, or as long as you choose, both the old and the new secret sign. The guides have the details: [verify signatures](/docs/guides/signatures), [process events](/docs/guides/processing), and [retries](/docs/guides/retries).`;
+Deliveries may arrive in any order. Of two states of an automation, keep the one with the later \`updated_at\`. You can rotate a secret in the portal. For ${SECRET_OVERLAP_SECONDS.default / 3600} h, or as long as you choose, both the earlier and the new secret sign. The guides have the details: [verify signatures](/docs/guides/signatures), [process events](/docs/guides/processing), and [retries](/docs/guides/retries).`;
 
 function table(head: string[], rows: string[][]): string {
   const line = (cells: string[]) => `| ${cells.join(" | ")} |`;
