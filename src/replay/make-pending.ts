@@ -3,13 +3,12 @@ import type { DeliveryState } from "../contract/enumerations.ts";
 import { excluded, insertFrom, mapColumns } from "../db/builder.ts";
 import { combine, counted, readAs, type Statements } from "../db/client.ts";
 import { attempts, deliveries, events, PRIORITY, subscriptions } from "../db/schema.ts";
-import { isActive, listsType } from "../db/states.ts";
+import { deliveryState, isActive, listsType } from "../db/states.ts";
 import { insertAttempts } from "../delivery/attempts.ts";
 
 /** An event to send again, with its delivery as it was read; the fields are null if it had no delivery. */
 export interface ResentEvent {
   eventId: string;
-  storedState: string | null;
   priority: number | null;
   attemptsMade: number | null;
   dueAt: number | null;
@@ -54,8 +53,9 @@ export function makePending(
   const isEvent = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = wanted.value->>'eventId'
     AND ${listsType(events.type)}`;
   const isDelivery = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${events.id}`;
-  const isUnchanged = sql`(${deliveries.state}, ${deliveries.priority}, ${deliveries.attemptsMade}, ${deliveries.dueAt})
-    IS (wanted.value->>'storedState', wanted.value->>'priority', wanted.value->>'attemptsMade', wanted.value->>'dueAt')`;
+  // A dispatch may have updated the row of a cancelled delivery since it was read, which does not change its state.
+  const isUnchanged = sql`(${deliveryState()}, ${deliveries.priority}, ${deliveries.attemptsMade}, ${deliveries.dueAt})
+    IS (wanted.value->>'state', wanted.value->>'priority', wanted.value->>'attemptsMade', wanted.value->>'dueAt')`;
   const statements = combine({
     owed: sql`
       UPDATE ${events} SET owed = json_insert(${events.owed}, '$[#]', ${subscriptionId})

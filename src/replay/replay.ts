@@ -205,8 +205,6 @@ interface Candidate {
   type: WebhookEvent;
   /** Whether the subscription lists its type, and it is not a test. */
   isListed: 0 | 1;
-  /** The state in the row of the delivery. */
-  storedState: DeliveryState | null;
   /** The state of the delivery, which may be cancelled although its row still says `pending`. */
   state: DeliveryState | null;
   priority: Priority | null;
@@ -230,7 +228,6 @@ function selectCandidates(subscriptionId: string, which: SQL): SQL {
       ${events.id} AS eventId,
       ${events.type} AS type,
       NOT ${events.test} AND ${listsType(events.type)} AS isListed,
-      ${deliveries.state} AS storedState,
       ${deliveryState()} AS state,
       ${deliveries.priority} AS priority,
       ${deliveries.attemptsMade} AS attemptsMade,

@@ -319,6 +319,26 @@ test("what counts as cancelled is found before a dispatch has cancelled it", asy
   await expectLedger(workspaceId, { created: 3, delivered: 3, cancelled: 0 });
 });
 
+test.each<[string, (ids: string[]) => readonly string[] | Range]>([
+  ["by a range", () => ({ since: T0, until: null, states: ["cancelled"] })],
+  ["by its id", (ids) => ids],
+])("what a dispatch marks as cancelled while it is sent again is sent: %s", async (_, wanted) => {
+  const { id, drafts } = await owed(3, T0);
+  await commit(db, disableSubscription(id, T0));
+  await commit(db, { enabled: enableSubscription(id) });
+  const { DB } = observedDatabase({
+    before: async (_, texts) => {
+      if (texts.join().includes('insert into "deliveries"')) await dispatchAt(NOW, [id], NOT_SENT);
+    },
+  });
+  const named = wanted(drafts.map((draft) => draft.id));
+  const what = "since" in named ? named : { eventIds: named };
+  expect(await sendAgain(openDatabase(DB), id, what, NOW)).toMatchObject({ count: 3 });
+  expect(await statesOf(id)).toEqual({ pending: 3 });
+});
+
+const NOT_SENT = () => expect.unreachable("nothing is sent");
+
 describe("what a subscription did not get", () => {
   const sinceOf = async (webhookId: string) =>
     (await Platform.readWebhook({ webhookId })).undeliveredSince;
