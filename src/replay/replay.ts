@@ -139,8 +139,9 @@ export async function continueReplay(
   if (!subscription.isActive) return null;
   if (cursor === null) return { count: 0, next: null, replayId, queue: subscription.queue };
   const range = { ...filter, after: { at: createdAt, id: cursor }, replayId };
-  // Its end was stored, wherever that is.
-  return replayRange(db, subscription, range, now, ENABLING_MAX_MS);
+  // By this clock, the replay may begin later. Its deliveries are not due before it begins (`waitingOf` in replays.ts), and its
+  // end was stored, wherever that is.
+  return replayRange(db, subscription, range, Math.max(now, createdAt), ENABLING_MAX_MS);
 }
 
 /**

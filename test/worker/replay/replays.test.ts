@@ -315,6 +315,16 @@ describe("a replay that is stopped", () => {
     expect(await statesOf(webhookId)).toEqual({ cancelled: REDELIVERY_EXAMINED_MAX });
   });
 
+  test("is stopped as a whole, although the clock of a later call was behind that of the first", async () => {
+    const { webhookId, since } = await withEvents(REDELIVERY_EXAMINED_MAX + 1);
+    await Platform.redeliver({ webhookId, since });
+    const { replayId } = await replayOf(webhookId);
+    const replay = await findReplay(db, webhookId, replayId, "replayId");
+    await continueReplay(db, replay, replay.createdAt - 5_000);
+    await Platform.stopReplay({ webhookId, replayId });
+    expect(await statesOf(webhookId)).toEqual({ cancelled: REDELIVERY_EXAMINED_MAX + 1 });
+  });
+
   test("is stopped to its end by the scheduled job, if the call has no time for that", async () => {
     const { webhookId, since } = await withEvents(2);
     await Platform.redeliver({ webhookId, since });
