@@ -37,6 +37,8 @@ interface JobContext extends Placement {
   env: Env;
   budget: Budget;
   now: number;
+  /** The time within which each database has a turn. */
+  turnMs: number;
 }
 type Job = (context: JobContext) => Promise<unknown>;
 
@@ -55,12 +57,13 @@ export async function sweep(env: Env, now: number): Promise<void> {
   const whole = new Budget(SWEEP_MAX_MS);
   const databases = databasesOf(env, now);
   const share = Math.floor(LONG_JOBS_STATEMENTS / LONG_JOBS.length / databases.length);
+  const turnMs = Math.ceil(databaseNames(env).length / DATABASES_AT_ONCE) * MINUTE_MS;
   let failed = 0;
 
   async function run(job: Job, database: string, budget: Budget): Promise<void> {
     try {
       const own = budget.meter(env);
-      await job({ ...placementIn(own, database), env: own, budget, now });
+      await job({ ...placementIn(own, database), env: own, budget, now, turnMs });
     } catch (error) {
       failed++;
       logError("sweep_failed", error, { database });
@@ -100,8 +103,8 @@ async function announceNews({ db, env, now, budget }: JobContext): Promise<void>
   await announceProblems(db, env, now, () => budget.hasMore());
 }
 
-async function deleteExpiredEvents({ db, env, now, budget }: JobContext): Promise<void> {
-  const events = await deleteExpired(db, parseRetention(env), now, () => budget.hasMore());
+async function deleteExpiredEvents({ db, env, now, turnMs, budget }: JobContext): Promise<void> {
+  const events = await deleteExpired(db, parseRetention(env), now, () => budget.hasMore(), turnMs);
   if (events > 0) log("sweep_deleted", { events });
 }
 

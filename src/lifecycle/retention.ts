@@ -1,6 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
-import { DAY_MS } from "../contract/time.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../contract/time.ts";
 import { CLEANUP_MAX } from "../db/budget.ts";
 import { commit, type Database } from "../db/client.ts";
 import { deliveries, events, workspaces } from "../db/schema.ts";
@@ -41,6 +41,7 @@ const COUNTED_AT_ONCE = 5;
  * Deletes settled events that are too old, and then those beyond the maximum of their workspace, until none remain or
  * `hasTime` returns false. The next call continues.
  *
+ * @param turnMs maximum time between two calls for this database.
  * @returns how many events were deleted.
  */
 export async function deleteExpired(
@@ -48,9 +49,10 @@ export async function deleteExpired(
   { keptMs, eventsMax }: Retention,
   now: number,
   hasTime: () => boolean,
+  turnMs = MINUTE_MS,
 ): Promise<number> {
   const old = await deleteOld(db, eventIdAt(now - keptMs), hasTime);
-  return old + (await deleteBeyond(db, eventsMax, now, hasTime));
+  return old + (await deleteBeyond(db, eventsMax, now, hasTime, turnMs));
 }
 
 /**
@@ -84,17 +86,18 @@ async function deleteOld(db: Database, before: string, hasTime: () => boolean): 
 }
 
 /**
- * Deletes the events of each workspace beyond its newest `max`. Counting reads all events, so it starts once an hour,
- * and continues in the following runs.
+ * Deletes the events of each workspace beyond its newest `max`. Counting reads all events, so it only starts in the first
+ * `turnMs` of an hour, in which each database has a turn, and continues in the following runs.
  */
 async function deleteBeyond(
   db: Database,
   max: number,
   now: number,
   hasTime: () => boolean,
+  turnMs: number,
 ): Promise<number> {
   let place = await findPlace(db, "newest");
-  if (place === START && new Date(now).getUTCMinutes() > 0) return 0;
+  if (place === START && now % HOUR_MS >= turnMs) return 0;
   let deleted = 0;
   while (hasTime()) {
     const counted = await countEvents(db, max, place);

@@ -227,6 +227,25 @@ describe("the sweep", () => {
       expect(new Set([...(turns[i] ?? []), ...turn]).size).toBe(names.length);
   });
 
+  test("of more databases than it can sweep at once counts the newest events of each once an hour", async () => {
+    await db.delete(sweepPositions);
+    const counted: string[] = [];
+    const names = ["DB", "DB_2", "DB_3", "DB_4", "DB_5"];
+    const databases = names.map((name) => {
+      const before = (_: number, texts: string[]) => {
+        if (!/ OFFSET .*\) AS before/s.test(texts.join())) return;
+        counted.push(name);
+        // All are the same database, and none notes a place for the others.
+        throw BROKEN;
+      };
+      return [name, observedDatabase({ before }).DB];
+    });
+    const deployment = { ...isolated().env, ...Object.fromEntries(databases) };
+    for (let minute = 0; minute < names.length; minute++)
+      await sweep(deployment, NOW + minute * MINUTE_MS).catch(() => {});
+    expect([...new Set(counted)].toSorted()).toEqual(names);
+  });
+
   test("uses the cron's time", async () => {
     const { id } = await owed(1, NOW);
     const at = (ms: number) =>
