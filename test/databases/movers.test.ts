@@ -45,24 +45,29 @@ const STEPS = { PREPARING, DRAINING, COPYING, ARRIVING, POINTING, LEAVING, OPENI
 const steps = Object.entries(STEPS);
 
 describe("a mover that hangs", () => {
-  test.each(steps)(
-    "%s changes nothing when it wakes up after another has finished, and the workspace has come back",
-    async (_, moment) => {
-      const { workspaceId, ids, livesIn, record } = await openWithLeads();
-      const late = await hangMover(workspaceId, moment);
-      await moved(workspaceId, "DB_3");
-      await record("in DB_3");
-      await cleanUp();
-      await moved(workspaceId, "DB_2");
-      await cleanUp();
-      await Platform.eraseLeads({ workspaceId, ids: ids.splice(0, 1) });
+  test("at any step changes nothing when it wakes up after another has finished, and the workspace has come back", async () => {
+    const { workspaceId, ids, livesIn, record } = await openWithLeads();
+    const movers: [step: string, late: Awaited<ReturnType<typeof hangMover>>][] = [];
+    // Each goes on where the one before hangs.
+    for (const [step, moment] of steps) movers.push([step, await hangMover(workspaceId, moment)]);
+    await moved(workspaceId, "DB_3");
+    await record("in DB_3");
+    await cleanUp();
+    await moved(workspaceId, "DB_2");
+    await cleanUp();
+    await Platform.eraseLeads({ workspaceId, ids: ids.splice(0, 1) });
+    for (const [step, late] of movers) {
       await late.release();
       // What it has left, if anything.
       await sweepMoves();
-      await livesIn("DB_2");
-      expect(await homesOf(workspaceId)).toEqual(["DB_2"]);
-    },
-  );
+      const own = "SELECT database, write_lock, move_id FROM workspaces WHERE id = ?";
+      const free = { database: null, write_lock: null, move_id: null };
+      expect(await rowsIn("DB_2", own, workspaceId), step).toEqual([free]);
+      expect(await homesOf(workspaceId), step).toEqual(["DB_2"]);
+    }
+    await livesIn("DB_2");
+    expect(await homesOf(workspaceId)).toEqual(["DB_2"]);
+  });
 
   test.each(steps.slice(0, 5))(
     "%s changes nothing when it wakes up after the move was cancelled, nor in the next move",
