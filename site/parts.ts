@@ -48,9 +48,13 @@ import { introductionSections } from "../src/http/document/introduction.ts";
 import { CREATION, PAGES, SECRET, WEBHOOK } from "../src/http/routes/examples.ts";
 import { KEY_LENGTH } from "../src/http/routes/webhooks.ts";
 import { EARLIER_SECRETS_MAX } from "../src/subscriptions/rotation.ts";
+import { en as texts } from "./portal/texts/en.ts";
 
 /** The limit of `PORTAL_REQUESTS` in wrangler.toml. */
 export const PORTAL_REQUESTS = 300;
+/** The names of outcomes without a response, as the portal shows them. */
+const { answered: _, ...named } = texts.outcomes;
+const OUTCOMES: Record<string, string> = named;
 /** How long an event can be resent. */
 const REPLAY_DAYS = REDELIVERY_MAX_AGE_MS / DAY_MS;
 
@@ -219,7 +223,7 @@ function limits(): string {
       [
         "`Retry-After` of your endpoint",
         `up to ${words(RETRY_AFTER_MAX_SECONDS)}`,
-        "A longer one counts as that.",
+        `A longer one counts as ${words(RETRY_AFTER_MAX_SECONDS)}.`,
       ],
       [
         "Failing before a webhook is disabled",
@@ -278,12 +282,12 @@ function limits(): string {
         "429 `rate_limited`; webhooks can still be deleted.",
       ],
       [
-        "Other changes in the portal that *History* has",
+        "Other changes in the portal that *History* keeps",
         `the newest ${number(PORTAL_CHANGES_KEPT)}`,
         "Older ones are deleted.",
       ],
       [
-        "Changes with one API key that *History* has",
+        "Changes with one API key that *History* keeps",
         `the first ${KEY_CHANGES_PER_DAY} a day`,
         "One entry says that there were more.",
       ],
@@ -322,7 +326,11 @@ function deliveryHeaders(): string {
 function failures(): string {
   const rows = Object.entries<(typeof FAILURES)["5xx"]>(FAILURES).map(([result, { en }]) => {
     const name = /^5[23]\d/.test(result) ? `unreachable ${result}` : result;
-    return [`\`${name}\``, ...en];
+    const [outcome = "", status] = name.split(" ");
+    const shown = OUTCOMES[outcome];
+    if (!shown) return [`\`${name}\``, ...en];
+    const isSame = shown.toLowerCase() === outcome;
+    return [`${shown}${status ? ` (${status})` : ""}${isSame ? "" : ` (\`${outcome}\`)`}`, ...en];
   });
   return table(["Result", "What happened", "What to do"], rows);
 }

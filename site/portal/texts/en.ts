@@ -204,7 +204,7 @@ export const en = {
     unreachable: "Unreachable",
     refused: "Not sent: URL blocked",
     unreadable: "Not sent: the lead is damaged",
-    overflow: "Given up: too many were waiting",
+    overflow: "Failed for good: too many were waiting",
   },
 
   home: {

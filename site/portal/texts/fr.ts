@@ -165,7 +165,7 @@ export const fr: Texts = {
     unreachable: "Injoignable",
     refused: "Rien n’a été envoyé : URL bloquée",
     unreadable: "Rien n’a été envoyé : les données du lead sont endommagées",
-    overflow: "Abandonnée : trop de livraisons attendaient",
+    overflow: "Échec définitif : trop de livraisons attendaient",
   },
 
   home: {
