@@ -324,7 +324,7 @@ test.each([
   ["site/guides/portal.md", `The session lasts ${PORTAL_LINK_MINUTES.default / 60} h`],
   ["site/guides/portal.md", `only the newest ${shown(PORTAL_CHANGES_KEPT)} are kept`],
   ["site/guides/portal.md", `the first ${KEY_CHANGES_PER_DAY} changes a day`],
-  ["site/guides/portal.md", `allows ${PORTAL_LASTING_CHANGES_PER_DAY} of them a day`],
+  ["site/guides/portal.md", `up to ${PORTAL_LASTING_CHANGES_PER_DAY} changes of URLs`],
   ["site/guides/testing.md", `${TEST_EVENTS_PER_MINUTE} test events a minute`],
   [
     "site/guides/testing.md",

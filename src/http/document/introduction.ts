@@ -134,7 +134,7 @@ ${table(
   ],
 )}
 
-Beyond the limit, you get 429 \`rate_limited\`. Wait for the number of seconds in \`Retry-After\` (also in \`details.retry_after_seconds\`), then retry. A 500 that will probably pass also has \`Retry-After\`, for instance after a read that exceeded ${READ_MAX_MS / 1000} s.`;
+Beyond the limit, you get 429 \`rate_limited\`. Wait for the number of seconds in \`Retry-After\` (also in \`details.retry_after_seconds\`), then retry. A 500 that is probably temporary also has \`Retry-After\`, for instance after a read that exceeded ${READ_MAX_MS / 1000} s.`;
 
 const VERSIONING = `The version is in the path: \`/v1\`. A breaking change gets a new path prefix, and the old one is served for at least 6 months from then on. Additions are announced in the changelog. Be prepared for new fields, and for new values of open enumerations. A route that this deployment does not serve yet gives 404 \`route_not_found\`, like an unknown path.`;
 
