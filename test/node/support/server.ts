@@ -5,7 +5,8 @@ import { buffer } from "node:stream/consumers";
 
 /** Serves on a free port of this machine. Closing cuts the connections that are open. */
 export async function serve(listener: RequestListener) {
-  const server = createServer(listener).listen(0, "127.0.0.1");
+  // It ends no idle connection, on which a client may just be sending its next request.
+  const server = createServer({ keepAliveTimeout: 0 }, listener).listen(0, "127.0.0.1");
   await once(server, "listening");
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
