@@ -231,7 +231,7 @@ function limits(): string {
         "`disabled_at` is set.",
       ],
       [
-        "Deliveries of a webhook that wait or are retried",
+        "Pending deliveries of a webhook",
         `${number(PENDING_MAX)}; replayed ones count only after their first attempt`,
         "The oldest are *Failed for good*, and can be resent.",
       ],

@@ -287,7 +287,7 @@ test.each([
     `retried for ${RETRIED_DAYS.min} to ${RETRIED_DAYS.max} days`,
   ]),
   ["site/guides/retries.md", `the events of the last ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`],
-  ["site/guides/retries.md", `at most ${shown(PENDING_MAX)} deliveries`],
+  ["site/guides/retries.md", `at most ${shown(PENDING_MAX)} pending deliveries`],
   ["site/guides/retries.md", `from 1 up to ${CONCURRENCY_MAX}`],
   [
     "site/guides/retries.md",
