@@ -138,10 +138,8 @@ export async function admit(c: Context<AppEnv>, keyHash: string): Promise<string
     knownKeys.set(keyHash, { workspaceId, database, earlyReads: rateLimit.remaining });
     return database;
   }
-  // While the window has requests left, the gate must count each one, even without access. The refusal of a key that expires
-  // is not cached, so that it gets 401 as soon as it has expired.
-  if (result.rateLimit.remaining === 0 && result.expiresAt === null)
-    recentRefusals.set(keyHash, result, calledAt);
+  // The refusal of a key that expires is not cached, so that it gets 401 as soon as it has expired.
+  if (result.expiresAt === null) recentRefusals.set(keyHash, result, calledAt);
   knownKeys.delete(keyHash);
   throw toError(result);
 }

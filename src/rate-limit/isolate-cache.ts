@@ -20,9 +20,8 @@ export interface KnownKey {
 }
 
 /**
- * Caches results of gates, with their windows: the refusals of keys that have used theirs up, and the last failure of
- * each IP address. Once a window is used up, a flood of requests reaches its gate at most once every two seconds, unless
- * it is that of a key that expires.
+ * Caches results of gates, with their windows: the last refusal of each key, unless the key expires, and the last failure
+ * of each IP address. Once a window is used up, a flood of requests then reaches its gate at most once every two seconds.
  */
 class ResultCache<Result extends { rateLimit: RateLimit }> {
   readonly #known = new BoundedMap<{ result: Result; calledAt: number }>(REMEMBERED_MAX);
@@ -39,7 +38,7 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
 
   /**
    * Returns a result whose window is used up, with the window as of `now`. Returns null if the gate must be called: no
-   * result is cached, it is older than `REFUSING_MS`, or its window has something left.
+   * result is cached, it is older than `REFUSING_MS`, or its window has requests left, each of which the gate counts.
    */
   findUsedUp(name: string, now: number): Result | null {
     const known = this.#known.get(name);

@@ -280,7 +280,7 @@ function isRepeated(
 ): boolean {
   if (stored?.reportedAt !== reportedAt) return false;
   const together = reported.filter((each) => each.id === id && each.reportedAt === reportedAt);
-  const changes = together.filter((each, i) => i > 0 && !isSame(each, together[i - 1] ?? each));
+  const changes = together.filter((each, i) => !isSame(each, together[i - 1] ?? each));
   const last = together.at(-1);
   return (
     last !== undefined && isSame(stored, last) && stored.updatedAt >= reportedAt + changes.length
