@@ -66,7 +66,8 @@ function inWorkerd(
             ENCRYPTION_KEYS: "test:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
             API_KEY_CHECKSUM_KEYS: "test:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
             PORTAL_SIGNING_KEYS: "test:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=",
-            PORTAL_ORIGIN: "https://api.example",
+            // An operator may end it with a slash, which no link repeats.
+            PORTAL_ORIGIN: "https://api.example/",
             // Tests have objects of their own, which have no jurisdictions.
             JURISDICTION: "",
             ...more.bindings,

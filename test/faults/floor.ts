@@ -41,6 +41,7 @@ export const FLOOR: Fault[] = [
     ["errors.ts", "const TRIES = 4;", "const TRIES = 1;", "a query is tried again if the network fails"],
     ["errors.ts", "if (attempt === tries || !isRetryable(error)) throw error;", "if (attempt === TRIES) throw error;", "what a retry cannot mend is not tried again"],
     ["client.ts", "return overClient(new Client($client.client, { ...$client.options, tries: 1 }));", "return overClient($client);", "what cannot be repeated is tried once"],
+    ["budget.ts", "{ tries: 1, spend }", "{ spend }", "each try of a query is spent from its budget"],
     ["client.ts", "if (twice !== undefined) throw", "if (false) throw", "columns of one name are not mixed up"],
     ["client.ts", "return [name, read(own)] as const;", "return [name, read(all)] as const;", "results are read where they are"],
     ["client.ts", "encoder.encode(text).length + 1)", "text.length + 1)", "a parameter is smaller than D1 accepts"],

@@ -1,13 +1,17 @@
 import { createExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
 import { expect, test, vi } from "vitest";
 import { Platform } from "../../../scripts/shared/limited-worker.ts";
 import { Budget, STATEMENTS_MAX } from "../../../src/db/budget.ts";
 import { qb } from "../../../src/db/builder.ts";
-import { combine, commit } from "../../../src/db/client.ts";
+import { combine, commit, openDatabase } from "../../../src/db/client.ts";
 import { openNamed } from "../../../src/db/databases.ts";
 import { workspaces } from "../../../src/db/schema.ts";
 import { isolated } from "../../support/deliveries.ts";
+import { interposed } from "../../support/interposed.ts";
 import { DATABASE } from "../../support/placement.ts";
+import { shortenTimers } from "../../support/timers.ts";
 
 /** Executes so many statements in one batch, which spends them from a budget. */
 function execute(budget: Budget, statements: number): Promise<void> {
@@ -46,6 +50,19 @@ test("a single query counts, too", async () => {
   const { DB } = budget.meter(isolated().env);
   await DB.prepare("SELECT 1").bind().raw();
   expect([budget.hasMore(9), budget.hasMore(10)]).toEqual([true, false]);
+});
+
+test("a query that is repeated counts each time, and no more often than without a budget", async () => {
+  const budget = new Budget(60_000, 10);
+  shortenTimers((ms) => ms > 0);
+  let tries = 0;
+  const DB = interposed(env.DB, () => {
+    tries++;
+    throw new Error("D1_ERROR: Network connection lost.");
+  });
+  const { DB: metered } = budget.meter({ ...env, DB });
+  await expect(openDatabase(metered).all(sql`SELECT 1`)).rejects.toThrow("Failed query");
+  expect([tries, budget.hasMore(6), budget.hasMore(7)]).toEqual([4, true, false]);
 });
 
 test("more statements than D1 allows an invocation fail, before they reach it", async () => {

@@ -225,10 +225,12 @@ describe("a request to /mcp", () => {
   test.each([[[LIST_TOOLS]], [[]], [null], ["text"]])(
     "that is no single message is refused: %j",
     async (message) => {
-      const { apiKey } = await openWorkspace();
+      const { apiKey } = await openWorkspace({ requestsPerWindow: 1 });
       const response = await post(apiKey, message);
       expect(response.status).toBe(400);
       expect(await response.json()).toEqual(unread({ reason: "invalid_type" }));
+      // It has counted.
+      expect((await post(apiKey, message)).status).toBe(429);
       expect((await post("nonsense", message)).status).toBe(401);
     },
   );
@@ -285,7 +287,7 @@ describe("a call of a tool", () => {
     expect(await response.json()).toEqual(refusedCall("workspace_access_denied"));
   });
 
-  test.each(["tools/call", "tools/list"])(
+  test.each(["initialize", "tools/call", "tools/list"])(
     "with a key over its rate limit learns in JSON-RPC how long to wait: %s",
     async (method) => {
       const { apiKey, api } = await openWorkspace({ requestsPerWindow: 1 });

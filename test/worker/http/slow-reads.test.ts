@@ -33,3 +33,23 @@ test.each([
   timers.mockRestore();
   expect(first).toBe(500);
 });
+
+test("a write does not end after ten seconds, because its client must learn whether it has happened", async () => {
+  const { apiKey } = await openWorkspace();
+  const timers = shortenTimers(READ_MAX_MS);
+  const KEY_GATE = interposedObjects(env.KEY_GATE, async (go) => {
+    // They end after those of a read, because they begin later.
+    await new Promise((resolve) => setTimeout(resolve, READ_MAX_MS));
+    return go();
+  });
+  const context = createExecutionContext();
+  const api = openApi(apiKey, async (request) => app.fetch(request, { ...env, KEY_GATE }, context));
+  const answers = await Promise.all([
+    api.post("/v1/webhooks", {}),
+    api.patch("/v1/automations/aut_1", { status: "paused" }),
+    api.delete("/v1/webhooks/whk_1"),
+  ]);
+  await waitOnExecutionContext(context);
+  timers.mockRestore();
+  expect(answers.map(({ status }) => status)).toEqual([400, 404, 404]);
+});
