@@ -95,6 +95,9 @@ const markCancelled = prepared(
     ),
 );
 
+/** A resend is not exhausted without an attempt, because a person waits for it. `RESENDS_PENDING_MAX` bounds them. */
+const RESEND = sql.raw(`${PRIORITY.resend}`);
+
 /** The `lastOutcome` of a delivery that was exhausted because too many were pending. */
 const OVERFLOW = "overflow";
 
@@ -112,7 +115,7 @@ const exhaustOldest = prepared(
     .where(
       sql`(${deliveries.subscriptionId}, ${deliveries.eventId}) IN (
         SELECT ${deliveries.subscriptionId}, ${deliveries.eventId}
-        FROM ${subscriptions} CROSS JOIN ${PENDING} ON ${IS_COUNTED}
+        FROM ${subscriptions} CROSS JOIN ${PENDING} ON ${IS_COUNTED} AND ${deliveries.priority} <> ${RESEND}
         WHERE ${IS_ENDING} AND NOT EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_CANCELLED})
         ORDER BY ${deliveries.eventId}
         LIMIT max(0, min(${CLEANUP_MAX}, (SELECT count(*) FROM ${subscriptions} CROSS JOIN ${PENDING} ON ${IS_COUNTED}

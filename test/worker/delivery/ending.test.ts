@@ -346,6 +346,13 @@ describe("too many pending deliveries", () => {
     },
   );
 
+  test("are exhausted from the oldest on, but for a resend, which comes first", async () => {
+    await insertPending(["evt_0"], { priority: PRIORITY.resend });
+    await insertPending(["evt_1", "evt_2", "evt_3"]);
+    await limit();
+    expect((await exhaustedRows()).map(({ eventId }) => eventId)).toEqual(["evt_1", "evt_2"]);
+  });
+
   test("are exhausted in chunks, and none of those that are cancelled, which are ended first", async () => {
     const ids = Array.from({ length: 1_005 }, (_, i) => `evt_${1_000 + i}`);
     await insertPending(ids);
