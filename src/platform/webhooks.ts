@@ -37,6 +37,7 @@ import {
   diffFields,
   expectFields,
   findFields,
+  findFieldsIfAny,
   showFields,
 } from "../subscriptions/fields.ts";
 import { endOverlap, rotateSecret } from "../subscriptions/rotation.ts";
@@ -267,9 +268,9 @@ export const deleteWebhook = operation({
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
     const found = await locateWebhook(call, webhookId);
-    if (!found) return {};
-    const before = showFields(await findFields(found.db, webhookId));
-    await call.noteChange?.({ webhookId, before });
+    const fields = found && (await findFieldsIfAny(found.db, webhookId));
+    if (!fields) return {};
+    await call.noteChange?.({ webhookId, before: showFields(fields) });
     const { wakeUps } = await commit(found.db, deleteSubscription(null, webhookId, Date.now()));
     call.ctx.waitUntil(sendWakeUps(call.env, found.database, wakeUps));
     return {};

@@ -27,6 +27,13 @@ export type Fields = Awaited<ReturnType<typeof findFields>>;
 
 /** Reads the fields of a subscription. @throws InputError if there is no such subscription. */
 export async function findFields(db: Database, webhookId: string) {
+  const fields = await findFieldsIfAny(db, webhookId);
+  if (!fields) throw unknownWebhook();
+  return fields;
+}
+
+/** Reads the fields of a subscription; undefined if there is no such subscription. */
+export async function findFieldsIfAny(db: Database, webhookId: string) {
   const found = qb
     .select({
       id: subscriptions.id,
@@ -40,7 +47,6 @@ export async function findFields(db: Database, webhookId: string) {
     .innerJoin(workspaces, eq(workspaces.id, subscriptions.workspaceId))
     .where(isSubscription(webhookId));
   const [fields] = await query(db, found);
-  if (!fields) throw unknownWebhook();
   return fields;
 }
 

@@ -6,7 +6,7 @@ import { commit } from "../../../src/db/client.ts";
 import { WebhookDelivery } from "../../../src/events/bodies.ts";
 import { findSubscription, updateSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { postTestEvent } from "../../../src/subscriptions/test-event.ts";
-import { errorOf, leadReport, openWorkspace, Platform } from "../../support/api.ts";
+import { errorOf, leadReport, openWorkspace, Platform, platformOf } from "../../support/api.ts";
 import {
   allowProbes,
   announceLeads,
@@ -20,6 +20,7 @@ import {
   failAt,
   failingSince,
   HOUR_MS,
+  observedDatabase,
   owed,
   receivedBy,
   redeliver,
@@ -30,6 +31,7 @@ import {
   subscriberUrl,
   subscriptionRow,
 } from "../../support/deliveries.ts";
+import { inDatabase } from "../../support/placement.ts";
 import type { Received } from "../../support/subscribers.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
@@ -291,3 +293,14 @@ test.each(["disableWebhook", "deleteWebhook"] as const)(
     expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 3, addsUp: true });
   },
 );
+
+test("deleteWebhook is no error if another call deletes the webhook in the meantime", async () => {
+  const { id: webhookId } = await subscribe(await createWorkspace());
+  const { DB } = observedDatabase({
+    before: async (_, texts) => {
+      if (texts.join().includes("sealed_headers")) await Platform.deleteWebhook({ webhookId });
+    },
+  });
+  const platform = platformOf({ ...env, ...inDatabase({ DB }) });
+  expect(await platform.deleteWebhook({ webhookId })).toEqual({});
+});
