@@ -78,7 +78,8 @@ export function noteExamined(
     setWhere: sql`${replays.cursor} = ${from}`,
   });
   const { endedAt, createdAt, id } = replays;
-  const pruned = sql`DELETE FROM ${replays} WHERE ${isOf(subscriptionId)} AND ${id} IN (
+  // Calls at once may each find room, so there may be more that have not ended.
+  const pruned = sql`DELETE FROM ${replays} WHERE ${isOf(subscriptionId)} AND ${endedAt} IS NOT NULL AND ${id} IN (
     SELECT ${id} FROM ${replays} WHERE ${isOf(subscriptionId)}
     ORDER BY ${endedAt} IS NOT NULL, ${createdAt} DESC, ${id} DESC LIMIT -1 OFFSET ${REPLAYS_MAX})`;
   return { noted, pruned: from === null ? pruned : undefined };

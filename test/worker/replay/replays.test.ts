@@ -12,7 +12,12 @@ import { DAY_MS, isoTime, MINUTE_MS } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { type ReplayFilter, replays, workspaces } from "../../../src/db/schema.ts";
 import type { Redelivered } from "../../../src/history/views.ts";
-import { continueReplay, REDELIVERY_EXAMINED_MAX } from "../../../src/replay/replay.ts";
+import {
+  continueReplay,
+  type Range,
+  REDELIVERY_EXAMINED_MAX,
+  sendAgain,
+} from "../../../src/replay/replay.ts";
 import {
   endIfDone,
   findReplay,
@@ -29,6 +34,7 @@ import {
   dispatchAt,
   dispatchOn,
   HOUR_MS,
+  observedDatabase,
   setDeliveries,
   setSubscription,
   statesOf,
@@ -79,6 +85,13 @@ async function deliverAll(webhookId: string, failing: readonly string[] = []) {
     Promise.resolve(answered(failing.includes(eventId) ? 400 : 200)),
   );
 }
+
+/** All events from a time on that a subscription has missed. */
+const rangeOf = (since: string): Range => ({
+  since: Date.parse(since),
+  until: null,
+  states: ["missed"],
+});
 
 /** Stores replays of a subscription, the oldest first. */
 function insertReplays(workspaceId: string, subscriptionId: string, endedAt: (number | null)[]) {
@@ -398,6 +411,23 @@ describe("the replays of a subscription", () => {
     const [counted] = await db.select().from(workspaces).where(eq(workspaces.id, workspaceId));
     expect(counted?.redelivered).toBe(0);
     expect((await Platform.listReplays({ webhookId })).items).toHaveLength(REPLAYS_MAX);
+  });
+
+  test("are not replaced before they have ended, even if two begin at once", async () => {
+    const { webhookId, workspaceId, since } = await withEvents(2);
+    await insertReplays(workspaceId, webhookId, Array(REPLAYS_MAX - 1).fill(null));
+    let isFirst = true;
+    const { DB } = observedDatabase({
+      before: async (_, texts) => {
+        if (!isFirst || !texts.join().includes('insert into "replays"')) return;
+        isFirst = false;
+        await Platform.redeliver({ webhookId, since: isoTime(Date.parse(since) + 1) });
+      },
+    });
+    await sendAgain(openDatabase(DB), webhookId, rangeOf(since), Date.now());
+    const { items } = await Platform.listReplays({ webhookId });
+    expect(items.map(({ createdAt }) => Date.parse(createdAt))).toContain(0);
+    await db.delete(replays).where(eq(replays.workspaceId, workspaceId));
   });
 
   test("of one workspace do not hold up those of another, and wait while it moves", async () => {
