@@ -100,7 +100,7 @@ export interface Replayed {
  * received, of the types that it lists. Events from before its creation are left out.
  *
  * @returns null, without sending anything, if events are to be sent to a subscription whose workspace has no access.
- * @throws InputError if there is no such subscription.
+ * @throws InputError if there is no such subscription, or the workspace has sent too many events again in an hour.
  */
 export async function enableAndReplay(
   db: Database,
@@ -109,8 +109,10 @@ export async function enableAndReplay(
   now: number,
 ): Promise<Replayed | null> {
   if (since !== null) {
-    const { accessGranted } = await findSubscription(db, subscriptionId, now);
-    if (!accessGranted) return null;
+    const before = await findSubscription(db, subscriptionId, now);
+    if (!before.accessGranted) return null;
+    // A rejected call must not have enabled it.
+    await countRedeliveries(db, before, 0, now);
   }
   // Not retried: a second try could enable a subscription that was disabled again in between.
   const { subscription } = await commit(withoutRetries(db), {
@@ -297,7 +299,7 @@ async function replayRange(
   const isNothing = wanted.length === 0 && next === null && !replayId;
   if (dryRun || isNothing) return { count: wanted.length, next, replayId: null, queue, notStored };
   if (!replayId) await expectRoom(db, id);
-  await countRedeliveries(db, subscription, wanted.length, now);
+  if (wanted.length > 0) await countRedeliveries(db, subscription, wanted.length, now);
   const replay = {
     id: replayId ?? randomId("replay"),
     filter: { since, until: endsAt, states, type: type ?? null, status: status ?? null },
@@ -359,14 +361,17 @@ async function resend(
   );
 }
 
-/** @throws InputError if the workspace has sent too many events again in an hour. */
+/**
+ * Counts events that are about to be sent again; 0 only checks whether any may be.
+ *
+ * @throws InputError if the workspace has sent too many events again in an hour.
+ */
 async function countRedeliveries(
   db: Database,
   { workspaceId }: KnownSubscription,
   count: number,
   now: number,
 ): Promise<void> {
-  if (count === 0) return;
   const waitSeconds = await commit(withoutRetries(db), takeRedeliveries(workspaceId, count, now));
   if (waitSeconds !== null)
     throw new InputError(

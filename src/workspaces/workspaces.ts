@@ -250,7 +250,7 @@ function takeFrom(
           [used]: sql`max(0, iif(${isSameWindow}, ${number}, 0) + ${count})`,
           [since]: sql`iif(${isSameWindow}, ${begunAt}, ${now})`,
         })
-        .where(and(eq(workspaces.id, id), count > 0 ? isBelow : undefined)),
+        .where(and(eq(workspaces.id, id), count < 0 ? undefined : isBelow)),
     ),
     found: qb.select({ begunAt }).from(workspaces).where(eq(workspaces.id, id)),
   });

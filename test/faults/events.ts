@@ -66,7 +66,7 @@ export const EVENTS: Fault[] = [
     ["history/delivery.ts", " || (rotatedAt !== null && time < rotatedAt + ROTATION_MS)", "", "no signature is shown that was not sent"],
     ["replay/replay.ts", "if (!subscription.isActive) return null;\n  if (\"since\" in wanted)", "if (\"since\" in wanted)", "nothing is sent again to a disabled subscription"],
     ["platform/webhooks.ts", "if (cursor != null) return advanceReplay(call, placement, webhookId, cursor.id, now);", "", "a call that continues a range does not enable a subscription"],
-    ["replay/replay.ts", "if (!accessGranted) return null;", "", "a subscription without access is not enabled to get events again"],
+    ["replay/replay.ts", "if (!before.accessGranted) return null;", "", "a subscription without access is not enabled to get events again"],
     ["replay/replay.ts", "found.filter(({ isListed }) => isListed)", "found", "an event of a type that a subscription does not list is not sent to it"],
     ["replay/replay.ts", 'deliveredEarlier ? "delivered" : state', "state", "what was delivered once is not missed"],
     ["replay/replay.ts", "after && after.id > from ? after.id : from", "after ? after.id : from", "a cursor does not lead out of its range"],

@@ -404,9 +404,9 @@ describe("what a subscription did not get", () => {
     const { id, workspaceId } = await disabled();
     let recorded = "";
     const { DB } = observedDatabase({
-      // The second round trip enables it.
+      // The third round trip enables it.
       before: async (trip) => {
-        if (trip === 2) recorded = await announceOne(workspaceId, NOW + 50);
+        if (trip === 3) recorded = await announceOne(workspaceId, NOW + 50);
       },
     });
     expect(await enableAndReplay(openDatabase(DB), id, T0, NOW)).toMatchObject({ count: 1 });

@@ -492,13 +492,18 @@ describe("the events that a workspace sends again in an hour", () => {
     const { webhookId, workspaceId, since, ids } = await withEvents(3, "exhausted");
     await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR);
     const eventIds = ids.slice(0, 1);
-    await Platform.disableWebhook({ webhookId });
+    const used = /20000 events again in an hour: try again in 3\d{3} s/;
     for (const call of [
-      () => Platform.enableWebhook({ webhookId, redeliverSince: since }),
       () => Platform.redeliver({ webhookId, since }),
       () => Platform.redeliver({ webhookId, eventIds }),
     ])
-      expect(await errorOf(call())).toMatch(/20000 events again in an hour: try again in 3\d{3} s/);
+      expect(await errorOf(call())).toMatch(used);
+    await Platform.disableWebhook({ webhookId });
+    const enabling = Platform.enableWebhook({ webhookId, redeliverSince: since });
+    expect(await errorOf(enabling)).toMatch(used);
+    // What is rejected has changed nothing.
+    expect((await Platform.readWebhook({ webhookId })).disabledAt).not.toBeNull();
+    await Platform.enableWebhook({ webhookId });
     expect(await statesOf(webhookId)).toEqual({ exhausted: 3 });
     // Over HTTPS, with the time to wait.
     const portal = await openPortal(workspaceId);
