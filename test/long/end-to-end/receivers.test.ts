@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { mintSecret, signatureHeaders } from "../../../src/endpoints/signature.ts";
+import { signatureHeaders } from "../../../src/endpoints/signature.ts";
 import {
   type Example,
   RECEIVERS,
@@ -55,6 +55,34 @@ async function deliver(port: number, secret: string, id: string, more = "", minu
  */
 const isBehindServer = ({ file }: Example) => file === "receiver.php";
 
+/** An example that runs, and the workspace that it is subscribed to. */
+interface Running {
+  port: number;
+  secret: string;
+  workspace: Awaited<ReturnType<typeof openWorkspace>>;
+  receiver: RunningExample;
+}
+
+const running = new Map<Example, Promise<Running>>();
+afterAll(async () => {
+  for (const each of await Promise.allSettled(running.values()))
+    if (each.status === "fulfilled") await each.value.receiver.stop();
+});
+
+/** Starts an example once for all of its tests: compiling one, or starting its runtime, takes longer than most of them. */
+function started(example: Example): Promise<Running> {
+  const known = running.get(example) ?? start(example);
+  running.set(example, known);
+  return known;
+}
+
+async function start(example: Example): Promise<Running> {
+  const port = await freePort();
+  const workspace = await openWorkspace(runtime);
+  const { secret } = await workspace.subscribe(`http://127.0.0.1:${port}/hooks`);
+  return { port, secret, workspace, receiver: await example.start(port, secret) };
+}
+
 for (const example of RECEIVERS) {
   const reason = reasonToSkip(example);
   const title = `examples/receivers/${example.file}${reason ? ` (skipped: ${reason})` : ""}`;
@@ -62,19 +90,10 @@ for (const example of RECEIVERS) {
 }
 
 function describeReceiver(example: Example) {
-  let workspace: Awaited<ReturnType<typeof openWorkspace>>;
-  let receiver: RunningExample;
-  let port: number;
-  let secret: string;
-
+  let { workspace, receiver, port, secret } = {} as Running;
   beforeAll(async () => {
-    port = await freePort();
-    workspace = await openWorkspace(runtime);
-    ({ secret } = await workspace.subscribe(`http://127.0.0.1:${port}/hooks`));
-    receiver = await example.start(port, secret);
+    ({ workspace, receiver, port, secret } = await started(example));
   });
-
-  afterAll(() => receiver?.stop());
 
   test("accepts a real delivery and processes it", async () => {
     const { workspaceId, recordLeads } = workspace;
@@ -205,10 +224,8 @@ describe.concurrent("cuts off stalling senders, and serves others in the meantim
   ];
 
   for (const example of RECEIVERS)
-    test.skipIf(reasonToSkip(example) !== null)(example.file, async ({ onTestFinished }) => {
-      const [port, secret] = [await freePort(), mintSecret()];
-      const receiver = await example.start(port, secret);
-      onTestFinished(() => receiver.stop());
+    test.skipIf(reasonToSkip(example) !== null)(example.file, async () => {
+      const { port, secret } = await started(example);
       const stalling = starts.map(([start, drip]) => stall(port, start, drip));
       await sleep(1_000);
       expect(await deliver(port, secret, "evt_meanwhile")).toBeOneOf(ACCEPTED);
