@@ -276,7 +276,7 @@ export const subscriptions = sqliteTable(
       .default(false),
     /**
      * When it was first found to have more than `PENDING_MAX` pending deliveries, an overflow; null if it was not. It is
-     * cleared once the last attempt of a claim has started later and succeeded.
+     * cleared once the last attempt of a claim has started an hour later and succeeded.
      */
     pendingExhaustedAt: integer("pending_exhausted_at"),
     /** The last e-mail of each kind that administrators were sent. A recovery removes the failure. */

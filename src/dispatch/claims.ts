@@ -1,7 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
-import { dayOf } from "../contract/time.ts";
+import { dayOf, HOUR_MS } from "../contract/time.ts";
 import { fromJson, mapColumns, qb } from "../db/builder.ts";
 import {
   combine,
@@ -290,9 +290,15 @@ const bringForward = prepared(
 
 const SENDING = sql`json_each(json_array(json(${sql.placeholder("sending")}))) AS sending`;
 const sendingField = fromJson("sending");
-/** The last attempt succeeded, and it started after the overflow was noted. */
+/**
+ * How long the note of an overflow stays at least. The scheduled job notifies administrators of it in its next run, although
+ * an endpoint that is too slow for its events goes on accepting some.
+ */
+const OVERFLOW_NOTED_MS = HOUR_MS;
+
+/** The last attempt succeeded, and it started long enough after the overflow was noted. */
 const ENDS_OVERFLOW = sql`(sending.value->>'$.last.status' BETWEEN 200 AND 299
-  AND sending.value->>'$.last.at' >= ${subscriptions.pendingExhaustedAt})`;
+  AND sending.value->>'$.last.at' >= ${subscriptions.pendingExhaustedAt} + ${OVERFLOW_NOTED_MS})`;
 
 /** Some attempts are not recorded yet. A second try finds none, so it does not count them again. */
 const HAS_UNRECORDED = sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED}

@@ -83,7 +83,7 @@ export const WebhookView = z.object({
   failingSince: Time.nullable().describe("first failure since the last success"),
   failures: z.int().describe("failed attempts since the last success"),
   pendingExhaustedAt: Time.nullable().describe(
-    `when its oldest pending deliveries first failed for good, because more than ${PENDING_MAX} waited; null if none have been since its last success`,
+    `when its oldest pending deliveries first failed for good, because more than ${PENDING_MAX} waited; null if none did, or once a delivery succeeds an hour or more later`,
   ),
   responseLimitReached: z
     .boolean()

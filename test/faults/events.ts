@@ -232,7 +232,7 @@ export const EVENTS: Fault[] = [
     ["claims.ts", "\n    WHERE change.value->>'outcome' IS NOT NULL)`", ")`", "attempts are counted once, though another could not be made"],
     ["claims.ts", "${sql.placeholder(\"epoch\")} = (SELECT ${subscriptions.epoch} FROM ${subscriptions} WHERE ${SUBSCRIPTION})", "1", "an outcome from before a subscription was enabled changes nothing"],
     ["claims.ts", "disableFailing(sql`${MAY_SETTLE} AND ${IS_CURRENT}`)", "disableFailing(MAY_SETTLE)", "a subscription that was enabled is not disabled by an old failure"],
-    ["claims.ts", "AND sending.value->>'$.last.at' >= ${subscriptions.pendingExhaustedAt}", "", "a success from before an overflow does not end its note"],
+    ["claims.ts", "AND sending.value->>'$.last.at' >= ${subscriptions.pendingExhaustedAt} + ${OVERFLOW_NOTED_MS}", "", "a success from before an overflow does not end its note"],
     ["claims.ts", "      leasedUntil: 0,\n", "", "a lease is released when nothing is due", { violation: /executes \d+ statements/, seed: 3 }],
     ["deliver.ts", "if (!isValid() || isStopped) break;", "if (isStopped) break;", "no request starts long after its claim", { violation: /ms after it ended/, seed: 13 }],
     ["deliver.ts", "if (!mayStart(delivery)) continue;", "", "nothing more of a type starts once its circuit opens"],

@@ -389,12 +389,13 @@ describe("too many pending deliveries", () => {
   });
 
   test.each([
-    ["a success ends", OK, null],
-    ["a failure does not end", answered(400), NOW],
-  ])("%s the note that deliveries were exhausted", async (_, outcome, expected) => {
+    ["a success within an hour does not end", HOUR_MS - 1, OK, NOW],
+    ["a later success ends", HOUR_MS, OK, null],
+    ["a failure does not end", HOUR_MS, answered(400), NOW],
+  ])("%s the note that deliveries were exhausted", async (_, afterMs, outcome, expected) => {
     const { id } = await owed(1, NOW);
     await setSubscription(id, { concurrency: 6, pendingExhaustedAt: NOW });
-    await dispatchAt(NOW, [id], outcome);
+    await dispatchAt(NOW + afterMs, [id], outcome);
     expect((await subscriptionRow(id)).pendingExhaustedAt).toBe(expected);
   });
 });

@@ -13,7 +13,7 @@ import {
 } from "../../../src/contract/limits.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { events, subscriptions, workspaces } from "../../../src/db/schema.ts";
-import { deleteEndedSubscriptions } from "../../../src/delivery/ending.ts";
+import { deleteEndedSubscriptions, noteOverflow } from "../../../src/delivery/ending.ts";
 import { ANNOUNCING_MAX_MS, announceProblems } from "../../../src/email/announce.ts";
 import { CANDIDATES_MAX } from "../../../src/email/announcements.ts";
 import {
@@ -287,6 +287,14 @@ describe("administrators are notified that a subscription has too many pending d
     expect(await sweepAt(T0 + 5 * HOUR_MS)).toEqual([]);
     await setSubscription(id, { pendingExhaustedAt: T0 + 6 * HOUR_MS });
     expect(await sweepAt(T0 + 6 * HOUR_MS)).toHaveLength(1);
+  });
+
+  test("although the endpoint accepts the others before the next run of the scheduled job", async () => {
+    const { id } = await owed(1, T0);
+    await commit(db, { noted: noteOverflow(id, T0) });
+    await dispatchAt(T0 + 1_000, [id], answered(200));
+    const subject = expect.stringContaining("Trop de livraisons en attente");
+    expect(await sweepAt(T0 + MINUTE_MS)).toMatchObject([{ subject }]);
   });
 });
 
