@@ -119,18 +119,10 @@ export async function listDeliveriesOf(
     storedState ? and(eq(deliveries.state, storedState), isUnsuccessful()) : undefined,
     isWanted(filter, search, request.after),
   );
-  const isMatch = and(
-    state === "waiting" ? sql`${SHOWN_STATE} IN ('pending', 'retrying')` : undefined,
-    state && state !== "waiting" ? eq(SHOWN_STATE, state) : undefined,
-    type ? eq(deliveries.type, type) : undefined,
-    status ? hasStatus(status) : undefined,
-  );
   const source = storedState ? UNSUCCESSFUL : sql`${deliveries}`;
-  const examined = sql`FROM ${source} WHERE ${isOnPage} ORDER BY ${deliveries.eventId} DESC`;
-  const last = sql`SELECT ${deliveries.eventId} AS id ${examined} LIMIT 1 OFFSET ${DELIVERIES_EXAMINED_MAX - 1}`;
-  const matching = sql`SELECT id FROM (SELECT ${deliveries.eventId} AS id, ${isMatch} AS is_match
-    ${examined} LIMIT ${DELIVERIES_EXAMINED_MAX}) WHERE is_match`;
-  const isFiltered = isMatch !== undefined;
+  const examined = sql`SELECT ${deliveries.eventId} AS id FROM ${source} WHERE ${isOnPage} ORDER BY ${deliveries.eventId} DESC`;
+  const last = sql`${examined} LIMIT 1 OFFSET ${DELIVERIES_EXAMINED_MAX - 1}`;
+  const isFiltered = Boolean(state || type || status);
   const { owner, bound, found } = await query(db, {
     owner: ownerOf(isSubscription(webhookId)),
     bound: isFiltered ? qb.all<{ id: string }>(last) : undefined,
@@ -146,10 +138,14 @@ export async function listDeliveriesOf(
           eq(events.id, deliveries.eventId),
           isSubscription(webhookId),
           isOnPage,
-          isFiltered && !storedState
-            ? gte(deliveries.eventId, sql`coalesce((${last}), '')`)
+          isFiltered ? gte(deliveries.eventId, sql`coalesce((${last}), '')`) : undefined,
+          storedState
+            ? sql`${deliveries.eventId} IN (${examined} LIMIT ${DELIVERIES_EXAMINED_MAX})`
             : undefined,
-          storedState ? sql`${deliveries.eventId} IN (${matching})` : isMatch,
+          state === "waiting" ? sql`${SHOWN_STATE} IN ('pending', 'retrying')` : undefined,
+          state && state !== "waiting" ? eq(SHOWN_STATE, state) : undefined,
+          type ? eq(events.type, type) : undefined,
+          status ? hasStatus(status) : undefined,
         ),
       )
       .orderBy(desc(deliveries.eventId))

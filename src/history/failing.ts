@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { and, desc, eq, isNull, type SQL, sql } from "drizzle-orm";
 import type { Position } from "../contract/cursor.ts";
-import { AGREED_SUBSCRIPTIONS_MAX, PAGE_LIMIT } from "../contract/limits.ts";
+import { PAGE_LIMIT } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import type { Page, PageRequest } from "../db/page.ts";
@@ -25,13 +25,11 @@ import type { FailureCount, FailureView } from "./views.ts";
  * first, so both go through one stream of deliveries for each subscription and state.
  */
 
-/** Maximum deliveries that a page, or a count, examines. Each stream has an equal share. */
+/** Maximum deliveries that a filtered page, or a count, examines. Each stream has an equal share. */
 export const FAILURES_EXAMINED_MAX = 4_000;
 
-/** Maximum events of a page. */
+/** Maximum events of a page, because each may have failed at every webhook. */
 export const FAILURES_LIMIT_MAX = PAGE_LIMIT.default;
-/** Maximum failures on a page. An event may have failed at every webhook, so it is more than these can be. */
-export const FAILURES_SHOWN_MAX = 2 * AGREED_SUBSCRIPTIONS_MAX;
 
 /** The states of failed deliveries. */
 export const FailureState = z.enum(["retrying", "exhausted"]);
@@ -56,14 +54,16 @@ interface Stream {
 /**
  * Examines the newest deliveries of each stream, and reads each of them once.
  *
- * @param each maximum deliveries to examine of each stream.
+ * @param least minimum deliveries to examine of each stream.
+ * @param most maximum of all streams together, of which each has an equal share, unless `least` is more.
  */
 async function readStreams(
   db: Database,
   workspaceId: string,
   filter: FailureFilter,
   which: SQL | undefined,
-  each: number,
+  least: number,
+  most: number,
 ): Promise<Stream[]> {
   const { state, webhookId } = filter;
   const stored = FailureState.options
@@ -76,7 +76,7 @@ async function readStreams(
       webhookId ? eq(subscriptions.id, webhookId) : undefined,
     )}`;
   // D1 binds numbers as floats, which are no limit.
-  const examined = sql`CAST(min(${each}, ${FAILURES_EXAMINED_MAX} / max(1, (SELECT count(*) FROM ${streams}))) AS INTEGER)`;
+  const examined = sql`CAST(max(${least}, ${most} / max(1, (SELECT count(*) FROM ${streams}))) AS INTEGER)`;
   const found = await query(
     db,
     qb.all<{ webhookId: string; state: string; read: string }>(sql`
@@ -120,24 +120,16 @@ export async function listFailuresOf(
   request: PageRequest,
 ): Promise<Page<FailureView>> {
   const { limit } = request;
-  const search = await findLeadsOf(db, env, filter, workspaceId, {
-    ...request,
-    // The pages are those of the leads, so none can be cut.
-    limit: filter.lead ? Math.min(limit, await countFitting(db, workspaceId)) : limit,
-  });
+  const search = await findLeadsOf(db, env, filter, workspaceId, request);
   const isOnPage = isWanted(filter, search, request.after);
   const isFiltered = Boolean(filter.type || filter.status);
-  const each = isFiltered ? FAILURES_EXAMINED_MAX : limit + 1;
-  const streams = await readStreams(db, workspaceId, filter, isOnPage, each);
+  const most = isFiltered ? FAILURES_EXAMINED_MAX : 0;
+  const streams = await readStreams(db, workspaceId, filter, isOnPage, limit + 1, most);
   // Streams that have more are examined down to here, and the others whole.
   const floor = streams.map((stream) => stream.floor ?? "").reduce(later, "");
-  const all = streams.flatMap(({ eventIds }) => eventIds).filter((id) => id >= floor);
-  // An event has an entry for each of its failures.
-  const newest = all.sort().reverse();
-  const ids = [...new Set(newest)];
-  const beyond = newest[FAILURES_SHOWN_MAX] ?? "";
-  const shown = ids.filter((id) => id > beyond).slice(0, limit);
-  const onPage = new Set(shown);
+  const all = new Set(streams.flatMap(({ eventIds }) => eventIds).filter((id) => id >= floor));
+  const ids = [...all].sort().reverse();
+  const onPage = new Set(ids.slice(0, limit));
   const entries = streams.flatMap(({ webhookId, state, eventIds }) =>
     eventIds.filter((id) => onPage.has(id)).map((id) => [webhookId, state, id]),
   );
@@ -174,15 +166,9 @@ export async function listFailuresOf(
     ...toView(row, subjects[i] ?? null),
     webhookId: row.webhookId,
   }));
-  const resumeAt = ids.length > shown.length ? shown.at(-1) : floor;
+  const resumeAt = ids.length > limit ? ids[limit - 1] : floor;
   const next: Position | null = resumeAt ? { at: 0, id: resumeAt } : null;
   return { items, next: search ? search.next : next };
-}
-
-/** Counts the events that fit on a page even if they have failed at every webhook. */
-async function countFitting(db: Database, workspaceId: string): Promise<number> {
-  const isOwn = and(eq(subscriptions.workspaceId, workspaceId), isNull(subscriptions.deletedAt));
-  return Math.floor(FAILURES_SHOWN_MAX / Math.max(1, await db.$count(subscriptions, isOwn)));
 }
 
 const later = (one: string, other: string) => (one > other ? one : other);
@@ -197,7 +183,7 @@ export async function countFailuresOf(
   filter: FailureFilter,
 ): Promise<FailureCount[]> {
   const isOnPage = isWanted(filter, null, null);
-  const streams = await readStreams(db, workspaceId, filter, isOnPage, FAILURES_EXAMINED_MAX);
+  const streams = await readStreams(db, workspaceId, filter, isOnPage, 1, FAILURES_EXAMINED_MAX);
   const counts = new Map<string, FailureCount>();
   for (const { webhookId, state, eventIds, floor } of streams) {
     if (eventIds.length === 0 && floor === null) continue;

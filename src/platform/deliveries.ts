@@ -28,7 +28,6 @@ import {
   countFailuresOf,
   FAILURES_EXAMINED_MAX,
   FAILURES_LIMIT_MAX,
-  FAILURES_SHOWN_MAX,
   FailureState,
   listFailuresOf,
 } from "../history/failing.ts";
@@ -130,14 +129,14 @@ const FAILURE_FILTERS = {
 };
 
 export const listFailures = operation({
-  about: `Lists the deliveries of all webhooks of a workspace that are retrying or exhausted, newest event first. A page has all failures of its events, up to ${FAILURES_SHOWN_MAX} in all. A filtered one examines ${FAILURES_EXAMINED_MAX} deliveries at most, so it may be empty and still have a next one.`,
+  about: `Lists the deliveries of all webhooks of a workspace that are retrying or exhausted, newest event first. A page has all failures of its events. A filtered one examines about ${FAILURES_EXAMINED_MAX} deliveries at most, so it may be empty and still have a next one.`,
   input: z.strictObject({
     workspaceId: WorkspaceId,
     ...FAILURE_FILTERS,
     ...NAMED,
     limit: integer(PAGE_LIMIT.min, FAILURES_LIMIT_MAX)
       .nullish()
-      .describe(`maximum number of events; default: ${PAGE_LIMIT.default}`),
+      .describe(`number of events; default: ${PAGE_LIMIT.default}`),
     cursor: cursorOf("failures"),
   }),
   output: pageOf(FailureView),
@@ -155,7 +154,7 @@ export const listFailures = operation({
 });
 
 export const countFailures = operation({
-  about: `Counts what listFailures lists, by webhook, among ${FAILURES_EXAMINED_MAX} of the newest.`,
+  about: `Counts what listFailures lists, by webhook, among about ${FAILURES_EXAMINED_MAX} of the newest.`,
   input: z.strictObject({ workspaceId: WorkspaceId, ...FAILURE_FILTERS }),
   output: z.object({ items: z.array(FailureCount) }),
   examples: [{ workspaceId }, { workspaceId, webhookId, status: "5xx" }],

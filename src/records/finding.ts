@@ -10,11 +10,11 @@ import { decryptPerson, findLead, type LeadRow, readLeadPage } from "./leads.ts"
 import { PERSON, toPersonalData } from "./person.ts";
 
 /** Maximum leads that one query reads. */
-const READ_AT_ONCE = 400;
+const READ_AT_ONCE = 500;
 /** Maximum queries for one page of a search. */
 const QUERIES_MAX = 10;
 /** Maximum leads that one page of a search reads. */
-export const SEARCHED_MAX = 2 * READ_AT_ONCE;
+export const SEARCHED_MAX = READ_AT_ONCE * QUERIES_MAX;
 /** Number of leads after which a page of `findPerson` reads no more. */
 const FOUND_MAX = 100;
 /** Minimum digits that two spellings of a phone number share, unless they are equal. */
@@ -106,10 +106,7 @@ async function search(
   const items: FoundLead[] = [];
   let next = after;
   let limit = READ_AT_ONCE;
-  let left = SEARCHED_MAX;
-  for (let queries = 0; queries < QUERIES_MAX && left > 0 && items.length < max; queries++) {
-    limit = Math.min(limit, left);
-    left -= limit;
+  for (let queries = 0; queries < QUERIES_MAX && items.length < max; queries++) {
     const request = { limit, after: next };
     const page = await readLeadPage(db, keys, workspaceId, request, decrypting(unreadable));
     items.push(...page.items.filter((lead) => lead !== null).filter(isWanted));

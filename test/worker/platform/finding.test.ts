@@ -89,7 +89,7 @@ describe("findLeads", () => {
 
   test("reads a bounded number of leads per call, so that pages may be empty", async () => {
     const { workspaceId, ids } = await withPeople();
-    await fillLeads(workspaceId, 900);
+    await fillLeads(workspaceId, 5_200);
     const pages = await findAll({ workspaceId, email: CAMILLE.email });
     expect(pages).toEqual([[], [ids[1], ids[0]]]);
   });
