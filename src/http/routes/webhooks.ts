@@ -4,7 +4,7 @@ import { WebhookEvent } from "../../contract/enumerations.ts";
 import { ApiError, type Reason } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
 import { STOPS_WITHIN_MS, SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
-import { commit, query, withoutRetries } from "../../db/client.ts";
+import { commit, withoutRetries } from "../../db/client.ts";
 import type { ChangedFields } from "../../db/schema.ts";
 import { sendWakeUps } from "../../delivery/wake.ts";
 import { type CustomHeaders, sealHeadersUnder } from "../../endpoints/headers.ts";
@@ -223,10 +223,13 @@ export async function subscribe(
     ...(await sealHeadersUnder(dataKey, { subscriptionId: id }, headers)),
   };
   const wanted = requestedFields(fields);
-  const earlier =
-    idempotencyKey === null
-      ? undefined
-      : await query(db, selectCreated(workspaceId, { idempotencyKey, keyId }, createdAt));
+  // A transaction fails if access has ended since the admission, so no secret is shown then.
+  const { earlier } = await commit(db, {
+    earlier:
+      idempotencyKey === null
+        ? undefined
+        : selectCreated(workspaceId, { idempotencyKey, keyId }, createdAt),
+  });
   if (earlier) return showSecret(dataKey, wanted, earlier);
   const fault = await findDnsFault(c.env, target);
   if (fault) throw invalidUrl(fault);
