@@ -66,6 +66,15 @@ describe("a new workspace", () => {
     expect(await tablesWith("DB", "Agence nulle part")).toEqual([]);
   });
 
+  test("is in no list if its database rejects it", async () => {
+    const listed = async () => (await platform.listWorkspaces({})).items;
+    const before = await listed();
+    const away = platformOf(deploymentWith({ DB_2: unreachableDatabase("rejects") }));
+    const refused = away.createWorkspace({ name: "Agence", database: "DB_2" });
+    expect(await errorOf(refused)).toContain("overloaded");
+    expect(await listed()).toEqual(before);
+  });
+
   test("lives in the smallest database by default", async () => {
     const { workspaceId } = await platform.createWorkspace({ name: "Agence" });
     expect(await placementOf(workspaceId)).toBe("DB_3");

@@ -64,6 +64,7 @@ export const RECORDS: Fault[] = [
     ["records.ts", "examples: [{ workspaceId, ids: [\"aut_…\"] }],", "examples: [{ workspaceId, ids: [\"aut_…\"] }],\n  skipsAuditTrail: true,", "a removal is in the audit trail, from which a restore repeats it"],
     ["portal-token.ts", "encode(`portal ${purpose} ${text}`)", "encode(text)", "a link is no session"],
     ["portal-token.ts", "!read || now >= read.expiresAt", "!read", "a link expires"],
+    ["workspaces.ts", "await insertWorkspace(placement.db, workspace);", "if (placement.database !== DIRECTORY)\n      await commit(openDirectory(env), insertEntry(workspace, placement.database));\n    await insertWorkspace(placement.db, workspace);", "the directory names no workspace that its database has rejected"],
     ["workspaces.ts", "new URL(PORTAL_ORIGIN).origin", "PORTAL_ORIGIN", "a portal link leads to the page, whatever path the origin is set with"],
     ["webhooks.ts", "if (!subscription.accessGranted)", "if (false)", "no test event is posted for a workspace without access"],
     ["webhooks.ts", "call.ctx.waitUntil(wake(call.env, database, wakes));\n    return {};\n  },\n});\n\nexport const deleteWebhook", "return {};\n  },\n});\n\nexport const deleteWebhook", "what is left to cancel is woken at once"],

@@ -44,6 +44,7 @@ export const WAYS_IN: Fault[] = [
     ["assets.ts", 'c.set("immutable", true);', "", "hashed assets are kept by browsers"],
     ["authentication.ts", "network: prefix(48), block: prefix(64)", "network: prefix(48), block: prefix(128)", "an IPv6 address counts by its /64"],
     ["authentication.ts", "if (!address || !ipaddr.isValid(address))", "if (!address)", "an unreadable address is counted, too"],
+    ["authentication.ts", "recentRefusals.set(keyHash, result, calledAt)", "recentRefusals.set(keyHash, result, Date.now())", "no refusal outlasts the window of its key"],
     ["authentication.ts", 'if (repeated.verdict === "rate_limited") countRepeated(', "countRepeated(", "a 403 that an isolate repeats is not counted as a 429"],
     ["authentication.ts", "ipaddr.process(address)", "ipaddr.parse(address)", "an IPv4 address in IPv6 is itself"],
     ["authentication.ts", "?.count ?? 0) + 1;", "?.count ?? 0);", "what an isolate refuses is counted"],

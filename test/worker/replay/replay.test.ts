@@ -805,16 +805,21 @@ test("Two replays of an event that had no delivery at once make one delivery of 
   await expectLedger(workspaceId, { created: 1, pending: 1 });
 });
 
-test("redeliver counts in a dry run, and wakes nobody", async () => {
+test.each([
+  ["in a dry run counts, and wakes nobody", true, false, "exhausted", [0, 0]],
+  ["wakes the subscription", false, false, "pending", [1, 0]],
+  ["wakes a slow subscription in the slow queue", false, true, "pending", [0, 1]],
+] as const)("redeliver %s", async (_, dryRun, slow, state, messages) => {
   const { id, drafts } = await owed(1, Date.now());
+  await setSubscription(id, { slow });
   await setDeliveries(id, { state: "exhausted", stepsUsed: 11, settledAt: NOW });
   const eventIds = drafts.map((draft) => draft.id);
-  const { env, fast, slow } = isolated();
-  const ctx = createExecutionContext();
-  const input = { webhookId: id, eventIds, dryRun: true };
-  const counted = await invoke("redeliver", OPERATIONS.redeliver, { env, ctx }, input, "rpc");
-  await waitOnExecutionContext(ctx);
+  const deployment = isolated();
+  const call = { env: deployment.env, ctx: createExecutionContext() };
+  const input = { webhookId: id, eventIds, dryRun };
+  const counted = await invoke("redeliver", OPERATIONS.redeliver, call, input, "rpc");
+  await waitOnExecutionContext(call.ctx);
   expect(counted).toEqual({ count: 1, nextCursor: null });
-  expect(await statesOf(id)).toEqual({ exhausted: 1 });
-  expect([fast, slow]).toEqual([[], []]);
+  expect(await statesOf(id)).toEqual({ [state]: 1 });
+  expect([deployment.fast.length, deployment.slow.length]).toEqual(messages);
 });
