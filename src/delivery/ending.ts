@@ -171,9 +171,11 @@ function failedOf(those: SQL): SQL<number> {
 /**
  * SQL condition: at least two events have failed since the last success. However many have failed, it reads the twenty
  * retries of each event type that are due last, and the twenty newest exhausted events. These have usually failed last.
+ * Events that cannot be read are not among these retries, because their long delays would hide the others.
  */
 const TWO_EVENTS_FAILED = sql`(1 < (
-  SELECT sum(${failedOf(sql`${deliveries} WHERE ${isInLine()} ORDER BY ${deliveries.dueAt} DESC`)})
+  SELECT sum(${failedOf(sql`${deliveries} WHERE ${isInLine()} AND ${deliveries.lastOutcome} IS NOT 'unreadable'
+    ORDER BY ${deliveries.dueAt} DESC`)})
   FROM ${LINES} WHERE line.value->>1 = ${PRIORITY.retry}
 ) + ${failedOf(sql`${UNSUCCESSFUL} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}
     AND ${deliveries.state} = 'exhausted' AND ${isUnsuccessful()} ORDER BY ${deliveries.eventId} DESC`)})`;

@@ -454,6 +454,15 @@ describe("a subscription is disabled", () => {
     expect(await subscriptionRow(id)).toMatchObject({ disabledAt: END + 2 * MINUTE_MS });
   });
 
+  test("by failures at two events beside any number that cannot be read", async () => {
+    const { id, drafts } = await owed(22, T0);
+    const unreadable = { priority: PRIORITY.retry, lastOutcome: "unreadable", lastAt: T0 + 1 };
+    for (const { id: eventId } of drafts.slice(2))
+      await setDeliveries(id, { ...unreadable, dueAt: END + HOUR_MS }, eventId);
+    await failAt(id, [...hourly(9), END]);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 10, disabledAt: END });
+  });
+
   test("not by failures of an event type that was removed since", async () => {
     const { id, workspaceId } = await subscribedToBoth();
     await announceRuns(workspaceId, 1, T0);
