@@ -8,6 +8,7 @@ import { Webhook } from "standardwebhooks";
 import Stripe from "stripe";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { askForSecret, parseCall, UsageError } from "../../../scripts/check-receiver/call.ts";
+import { adviceFor } from "../../../scripts/check-receiver/connection.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { WebhookDelivery } from "../../../src/events/bodies.ts";
 import { SELF_SIGNED } from "../../node/support/certificate.ts";
@@ -219,6 +220,23 @@ describe.concurrent("the command says what is wrong with a receiver that", () =>
     expect([code, receiver.posts.length]).toEqual([1, 1]);
   });
 
+  test("refuses connections, and what to check", async () => {
+    const { code, stdout, checks } = await check(
+      `http://127.0.0.1:${await freePort()}/`,
+      "--local",
+    );
+    expect(stdout).toContain("  connection refused");
+    expect(stdout).toContain(
+      "\n0 of 10 checks passed, 1 failed, 9 not tested.\nIs your handler running, ",
+    );
+    expect(checks("failed")).toEqual([VALID]);
+    expect(checks("not tested")).toEqual(ALL.slice(1));
+    expect(code).toBe(1);
+  });
+});
+
+// One after the other: the checker finds the reason among all connections of its process.
+describe("the checker says why it cannot reach a receiver that", () => {
   const PORT = "Does URL have the port of your handler";
   const plain = () => createServer((_, response) => response.end());
   const cutting = () => tcp((socket) => socket.destroy());
@@ -237,13 +255,14 @@ describe.concurrent("the command says what is wrong with a receiver that", () =>
     const server = make();
     server?.listen(port, "127.0.0.1");
     const url = scheme.includes(":") ? scheme : `${scheme}://127.0.0.1:${port}/`;
-    const { code, stdout, checks } = await check(url, "--local");
+    const [first, ...others] = await checkHere(url);
     server?.close();
-    expect(stdout).toContain(`  ${why}`);
-    expect(stdout).toContain(`\n0 of 10 checks passed, 1 failed, 9 not tested.\n${advice}`);
-    expect(checks("failed")).toEqual([VALID]);
-    expect(checks("not tested")).toEqual(ALL.slice(1));
-    expect(code).toBe(1);
+    expect(first).toMatchObject({ check: VALID, result: "failed" });
+    expect(first?.got.slice(0, why.length)).toBe(why);
+    expect(adviceFor(first?.got ?? "")?.slice(0, advice.length)).toBe(advice);
+    expect(others.map(({ check, result }) => [check, result])).toEqual(
+      ALL.slice(1).map((check) => [check, "not tested"]),
+    );
   });
 });
 

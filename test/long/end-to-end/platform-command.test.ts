@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { RequestListener } from "node:http";
 import { join } from "node:path";
-import { beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { describeMethod, describeMethods } from "../../../scripts/platform/help.ts";
 import { callUntilDone } from "../../../scripts/platform/long-calls.ts";
 import { writeServer } from "../../../scripts/shared/local-state.ts";
@@ -51,20 +51,19 @@ describe("npm run platform", () => {
     expect(rows).not.toMatch(/(?![\r\n])[\p{Cc}\p{Bidi_Control}]/u);
   });
 
-  const NO_LOGIN = { HOME: folder, XDG_CONFIG_HOME: folder, CLOUDFLARE_API_TOKEN: "" };
-  const NO_SERVER = { LOCAL_SERVER_FILE: join(folder, "none.json") };
-  test.each<[string[], sentence: string, env: NodeJS.ProcessEnv]>([
-    [["ledger"], "The local server is not running: start it with `npm start`.\n", NO_SERVER],
-    [
-      ["ledger", "--remote"],
-      "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.\n",
-      NO_LOGIN,
-    ],
-  ])("says in one sentence what is wrong with %j: %s", async (args, sentence, env) => {
-    const { code, stdout, stderr } = await platformIn(env, ...args);
-    expect(stderr.slice(0, sentence.length)).toBe(sentence);
-    expect(stderr.trimEnd().split("\n")).toHaveLength(1);
-    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+  test("says in one sentence that the local server is not running", async () => {
+    const missing = { LOCAL_SERVER_FILE: join(folder, "none.json") };
+    const stderr = "The local server is not running: start it with `npm start`.\n";
+    expect(await platformIn(missing, "ledger")).toEqual({ code: 1, stdout: "", stderr });
+  });
+
+  test("says in one sentence that there is no login", async () => {
+    const missing = { HOME: folder, XDG_CONFIG_HOME: folder, CLOUDFLARE_API_TOKEN: "" };
+    for (const [name, value] of Object.entries(missing)) vi.stubEnv(name, value);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    expect(await refusalOf("ledger", "--remote")).toBe(
+      "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.",
+    );
   });
 
   test("says that there is no such workspace", async () => {
