@@ -138,8 +138,10 @@ async function serveFilled(
 async function fill(c: Context<AppEnv>, path: string, origin: string): Promise<string | null> {
   const asset = await readAsset(c, path);
   if (!asset) return null;
-  let text = (await asset.text()).replaceAll(ORIGIN, origin);
-  for (const name of SHOWN_VARIABLES) text = text.replaceAll(`{{${name}}}`, shown(c.env[name]));
+  // Functions, because `replaceAll` would interpret a `$` in a text.
+  let text = (await asset.text()).replaceAll(ORIGIN, () => origin);
+  for (const name of SHOWN_VARIABLES)
+    text = text.replaceAll(`{{${name}}}`, () => shown(c.env[name]));
   return text;
 }
 

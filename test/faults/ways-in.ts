@@ -81,7 +81,7 @@ export const WAYS_IN: Fault[] = [
     ["body.ts", "setTimeout(() => reader.cancel().catch(() => {}), UNREAD_BODY_MAX.ms)", "setTimeout(() => {}, UNREAD_BODY_MAX.ms)", "a slow body holds no answer for long"],
     ["finish-response.ts", "if (c.finalized) c.res = undefined;", "", "a refusal has no header of the error before it"],
     ["finish-response.ts", "if (error instanceof HTTPException)", "if (false)", "a body that is not JSON is no error of ours"],
-    ["docs.ts", ".replaceAll(ORIGIN, origin)", "", "the document names this deployment"],
+    ["docs.ts", ".replaceAll(ORIGIN, () => origin)", "", "the document names this deployment"],
     ["docs.ts", '...(path.startsWith("/openapi") && OPEN),', "", "any page may read the document"],
     ["finish-response.ts", 'if (c.req.method !== "GET" && c.req.method !== "HEAD") return next();', 'if (c.req.method === "POST") return next();', "no write is ended because it is slow"],
     ["finish-response.ts", 'headers.set("Cache-Control", "no-store");', "", "no answer is stored"],

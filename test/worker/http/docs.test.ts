@@ -135,11 +135,12 @@ test.each(["/docs/guides/rate-limits", "/docs/search.json", "/docs.md"])(
 test.each(["/docs", "/docs/guides/support", "/docs/guides/support.md", "/openapi.json"])(
   "%s names the support of the deployment",
   async (path) => {
-    const support = { SUPPORT_EMAIL: "aide@agence.fr", SUPPORT_URL: "https://agence.fr/aide" };
+    const url = "https://agence.fr/aide?$$1";
+    const support = { SUPPORT_EMAIL: "aide@agence.fr", SUPPORT_URL: url };
     const { text } = await fetchText(path, {}, deployedWith(support));
     expect(text).toContain("aide@agence.fr");
     expect(text).not.toContain("api@example.com");
-    if (path !== "/docs") expect(text).toContain("https://agence.fr/aide");
+    if (path !== "/docs") expect(text).toContain(url);
   },
 );
 
