@@ -59,6 +59,8 @@ export const EVENTS: Fault[] = [
     ["history/failing.ts", "sql`${deliveryState()} <> 'cancelled'`", "sql`1`", "what is being cancelled is no failure"],
     ["history/failing.ts", "count.hasMore ||= floor !== null;", "count.hasMore = floor !== null;", "a count of failures says that there may be more, in either state"],
     ["platform/replaying.ts", "[{ subscriptionId: webhookId, queue }]", '[{ subscriptionId: webhookId, queue: queue && "fast" }]', "a resend to a slow subscription is not in the queue of the fast ones"],
+    ["history/failing.ts", "          sql`${deliveries.state} = entry.value ->> 1`,\n", "", "a list of failures in one state shows none that has left it"],
+    ["subscriptions/subscriptions.ts", "AND ${condition}\n        LIMIT ${CLEANUP_MAX})`", "AND ${condition})`", "a transaction makes a bounded number of deliveries due"],
     ["history/failing.ts", "ids.slice(0, limit)", "ids", "each failure is on one page"],
     ["history/failing.ts", "ids.length > limit ? ids[limit - 1] : floor", "ids.length > limit ? ids[limit - 1] : null", "a filtered list of failures looks on behind those that it has examined"],
     ["history/failing.ts", "status ? hasStatus(status) : undefined", "undefined", "failures are listed by status"],

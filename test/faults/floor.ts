@@ -45,6 +45,7 @@ export const FLOOR: Fault[] = [
     ["client.ts", "if (twice !== undefined) throw", "if (false) throw", "columns of one name are not mixed up"],
     ["client.ts", "return [name, read(own)] as const;", "return [name, read(all)] as const;", "results are read where they are"],
     ["client.ts", "encoder.encode(text).length + 1)", "text.length + 1)", "a parameter is smaller than D1 accepts"],
+    ["errors.ts", "    retryable ||\n      durableObjectReset ||\n", "    retryable ||\n", "a request that fails because its gate was reset may be repeated"],
     ["errors.ts", "if (overloaded) return false;", "", "an overloaded object is not asked again"],
     ["errors.ts", "if (retryable || durableObjectReset) return true;", "if (retryable) return true;", "an object that was reset is asked again"],
     ["errors.ts", "return !remote && faultOf", "return faultOf", "an error of our own code elsewhere is not retried"],

@@ -35,6 +35,7 @@ import {
   failAt,
   failingSince,
   HOUR_MS,
+  observedDatabase,
   owed,
   setDeliveries,
   setSubscription,
@@ -213,6 +214,18 @@ describe("listFailures", () => {
       expect(items).toMatchObject([{ state, eventId: ids[state] }]);
       expect(items).toHaveLength(1);
     }
+  });
+
+  test("lists none that has left the state since it was found", async () => {
+    const { id, workspaceId, ids } = await withEachState();
+    const { DB } = observedDatabase({
+      before: async (trip) =>
+        void (trip === 2 && (await setDeliveries(id, { state: "exhausted" }, ids.retrying))),
+    });
+    const filter = { state: "retrying" as const };
+    const request = { limit: 10, after: null };
+    const { items } = await listFailuresOf(openDatabase(DB), env, workspaceId, filter, request);
+    expect(items).toEqual([]);
   });
 
   test("has a next page if one webhook alone has more failures than fit on one", async () => {

@@ -65,15 +65,23 @@ describe("a read", () => {
   });
 });
 
-test("a read whose gate fails reads once, and says when to retry", async () => {
-  const { apiKey, api } = await openFarWorkspace();
-  await api.get("/v1/leads");
-  const { DB, rows } = meteredDatabase();
-  const failing = () => Promise.reject(Object.assign(new Error("gone"), { retryable: true }));
-  const KEY_GATE = { getByName: () => ({ admit: failing }) } as unknown as Env["KEY_GATE"];
-  const answer = await openApi(apiKey, deployedWith({ DB, KEY_GATE })).get("/v1/leads");
-  expect([answer.status, answer.headers["retry-after"], rows.queries]).toEqual([500, "5", 1]);
-});
+test.each([
+  [{ retryable: true }, "5"],
+  [{ durableObjectReset: true }, "5"],
+  [{ overloaded: true }, "5"],
+  [{}, undefined],
+])(
+  "a read whose gate fails with %j reads once, and says when to retry: %s",
+  async (marks, after) => {
+    const { apiKey, api } = await openFarWorkspace();
+    await api.get("/v1/leads");
+    const { DB, rows } = meteredDatabase();
+    const failing = () => Promise.reject(Object.assign(new Error("gone"), marks));
+    const KEY_GATE = { getByName: () => ({ admit: failing }) } as unknown as Env["KEY_GATE"];
+    const answer = await openApi(apiKey, deployedWith({ DB, KEY_GATE })).get("/v1/leads");
+    expect([answer.status, answer.headers["retry-after"], rows.queries]).toEqual([500, after, 1]);
+  },
+);
 
 describe("a write", () => {
   test("waits for the gate and its own queries", async () => {

@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
+import { CLEANUP_MAX } from "../../../src/db/budget.ts";
 import { commit } from "../../../src/db/client.ts";
 import { WebhookDelivery } from "../../../src/events/bodies.ts";
 import { findSubscription, updateSubscription } from "../../../src/subscriptions/subscriptions.ts";
@@ -32,6 +33,7 @@ import {
   subscriptionRow,
 } from "../../support/deliveries.ts";
 import { inDatabase } from "../../support/placement.ts";
+import { storeEvents } from "../../support/stored-events.ts";
 import type { Received } from "../../support/subscribers.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
@@ -208,6 +210,15 @@ test("A subscription with another URL leaves replays as they are", async () => {
   const replays = await deliveriesTo(id);
   await commit(db, updateSubscription(id, { url: subscriberUrl() }, T0));
   expect(await deliveriesTo(id)).toEqual(replays);
+});
+
+test("A subscription with another URL has as many retries due at once as one transaction may write", async () => {
+  const workspaceId = await createWorkspace();
+  const { id } = await subscribe(workspaceId);
+  await storeEvents(workspaceId, id, CLEANUP_MAX + 1, T0 + HOUR_MS, "pending");
+  await commit(db, updateSubscription(id, { url: subscriberUrl() }, T0));
+  const due = (await deliveriesTo(id)).filter(({ dueAt }) => dueAt === T0);
+  expect(due).toHaveLength(CLEANUP_MAX);
 });
 
 test("enableWebhook forgets which event types the endpoint rejected", async () => {
