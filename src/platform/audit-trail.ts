@@ -5,6 +5,7 @@ import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
 import { findReplays } from "../replay/replays.ts";
+import { findOwner, unknownWebhook } from "../subscriptions/subscriptions.ts";
 import { listAuditEntries, listChanges, listHistory, VIA_API } from "../workspaces/audit-trail.ts";
 import { labelKeys } from "../workspaces/key-rows.ts";
 import { ChangedFieldsView, WebhookChangeView, WorkspaceChangeView } from "../workspaces/views.ts";
@@ -69,8 +70,10 @@ export const listWebhookChanges = operation({
   examples: [{ webhookId: "whk_…" }],
   async run(call, { webhookId, cursor }) {
     const { db } = await findWebhook(call, webhookId);
+    const owner = await findOwner(db, webhookId);
+    if (!owner) throw unknownWebhook();
     const directory = openDirectory(call.env);
-    const found = await listChanges(directory, webhookId, pageAfter(cursor));
+    const found = await listChanges(directory, owner.workspaceId, webhookId, pageAfter(cursor));
     const items = (await showChanges(directory, db, found.items)).map(
       ({ webhookId: _, ...change }) => change,
     );

@@ -207,17 +207,20 @@ export function listHistory(
 const readChanges = prepareEntries(
   and(
     eq(auditTrail.webhookId, sql.placeholder("webhookId")),
+    // A client of another workspace may have tried to delete it. The `+` leaves the choice of the index to the other column.
+    sql`+${auditTrail.workspaceId} = ${sql.placeholder("workspaceId")}`,
     inArray(auditTrail.result, MAY_HAVE_HAPPENED),
   ),
 );
 
-/** Reads one page of the changes of a subscription, newest first. */
+/** Reads one page of the changes of a workspace's subscription, newest first. */
 export function listChanges(
   db: Database,
+  workspaceId: string,
   webhookId: string,
   request: PageRequest,
 ): Promise<Page<typeof auditTrail.$inferSelect>> {
-  return readChanges(db, { webhookId }, request);
+  return readChanges(db, { workspaceId, webhookId }, request);
 }
 
 /** Deletes entries past their retention, oldest first. */

@@ -382,6 +382,22 @@ test("The portal changes URLs, secrets and headers 300 times a day, and then sti
   expect((await portal.delete(path)).status).toBe(204);
 });
 
+test("A deletion that another workspace's key tried, and that failed, is no change of the webhook", async () => {
+  const [{ webhookId, path, portal }, other] = [await openOwed(), await openWorkspace()];
+  const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+    if (texts.some((text) => text.startsWith('update "subscriptions"')))
+      throw new Error("D1_ERROR: Internal error.");
+    return go();
+  });
+  const api = openApi(other.apiKey, deployedWith(inDatabase({ DB })));
+  expect((await api.delete(`/v1/webhooks/${webhookId}`)).status).toBe(500);
+  const { workspaceId } = other;
+  await expect
+    .poll(async () => (await Platform.listWorkspaceChanges({ workspaceId })).items)
+    .toContainEqual(expect.objectContaining({ method: "deleteWebhook", result: "failed" }));
+  expect(await changesIn(portal, path)).toEqual([]);
+});
+
 test.each(["portal", "API"])(
   "A creation or deletion through the %s that failed after it happened is an entry, and one that was refused is none",
   async (way) => {
