@@ -61,6 +61,7 @@ export const WAYS_IN: Fault[] = [
     ["mcp.ts", "if (value === undefined || value === null)", "if (value === undefined)", "an argument that is null is not given"],
     ["mcp.ts", "[401, 403, 429]", "[401, 429]", "a workspace without access gets 403 for a call of a tool, too"],
     ["mcp.ts", '["Authorization", "CF-Connecting-IP", "CF-Ray", "User-Agent"]', '["Authorization", "CF-Connecting-IP", "User-Agent"]', "a call of a tool has the request id of its message"],
+    ["platform.ts", "commas: Number.POSITIVE_INFINITY", "commas: RECORDS_MAX * 1_000", "a call may have any number of values"],
     ["platform.ts", "RECORDS_MAX * (RECORD_MAX_BYTES + 16) + 4_096", "RECORDS_MAX * RECORD_MAX_BYTES", "a hundred of the largest records fit into a call"],
     ["portal/portal.ts", 'eventId !== undefined && isId("event", eventId)', "eventId !== undefined", "a text in place of an id is not logged"],
     ["authentication.ts", 'req.header("Authorization") === undefined', "true", "a wrong key counts in an OPTIONS request, too"],

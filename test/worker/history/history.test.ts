@@ -372,6 +372,8 @@ describe("the deliveries of a lead are found", () => {
     ["three characters of an address", "D@e", ["Zoé  Durand"]],
     ["a phone number in any spelling", "06.12.34.56.78", ["Max"]],
     ["digits alone", "0612345678", ["Max"]],
+    ["its last seven digits", "2345678", ["Max"]],
+    ["its last six digits", "345678", []],
     ["a name that nobody has", "Zorro", []],
     ["two characters of an address", "@e", []],
     ["a name beside a phone number", "Max 0612345678", []],

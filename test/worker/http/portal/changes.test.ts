@@ -443,6 +443,21 @@ test.each(["portal", "API"])(
   },
 );
 
+test("What an active webhook is sent again is an entry, although the call failed after it began", async () => {
+  const { workspaceId, path, since } = await owedRange();
+  const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+    const result = await go();
+    if (texts.some((text) => /^insert into "replays"/i.test(text)))
+      throw new Error("D1_ERROR: Internal error.");
+    return result;
+  });
+  const portal = await openPortal(workspaceId, deployedWith(inDatabase({ DB })));
+  expect((await portal.post(`${path}/enable`, { redeliverSince: since })).status).toBe(500);
+  expect(await changesIn(portal, path)).toMatchObject([
+    { method: "enableWebhook", result: "failed" },
+  ]);
+});
+
 test("Two people whose links have the same time of issue have an entry each", async () => {
   const { workspaceId } = await openWorkspace();
   // The links of the next seconds are dated just behind the end of the sessions.

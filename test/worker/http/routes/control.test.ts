@@ -13,7 +13,9 @@ import {
   success,
 } from "../../../support/api.ts";
 import { isolated, subscribe } from "../../../support/deliveries.ts";
+import { interposed } from "../../../support/interposed.ts";
 import { lossyDatabase } from "../../../support/lost-reply.ts";
+import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { slowDatabase } from "../../../support/slow-database.ts";
 
 const LONG_AGO = "2020-01-01T00:00:00.000Z";
@@ -106,6 +108,23 @@ describe("clients that race on one automation", () => {
     // Starting from active, real changes alternate: paused, active, paused…
     expect(changes).toEqual(changes.map((_, i) => (i % 2 ? "active" : "paused")));
     expect((await read()).status).toBe(changes.at(-1));
+  });
+
+  test.each([
+    [49, 200],
+    [50, 500],
+  ])("and are overtaken by %i changes get %i", async (others, status) => {
+    const { apiKey, path } = await openAutomation("active");
+    let changes = 0;
+    const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+      if (changes < others && texts.some((text) => /^insert into "automations"/i.test(text)))
+        await WORKSPACE_DB.prepare("UPDATE automations SET provider = ? WHERE id = ?")
+          .bind(`provider ${++changes}`, path.split("/").at(-1))
+          .run();
+      return go();
+    });
+    const api = openApi(apiKey, deployedWith({ DB }));
+    expect((await api.patch(path, { status: "paused" })).status).toBe(status);
   });
 
   test("get times in the order of the changes, so that the latest event has the final status", async () => {
