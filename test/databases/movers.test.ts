@@ -45,7 +45,7 @@ const STEPS = { PREPARING, DRAINING, COPYING, ARRIVING, POINTING, LEAVING, OPENI
 const steps = Object.entries(STEPS);
 
 describe("a mover that hangs", () => {
-  test("at any step changes nothing when it wakes up after another has finished, and the workspace has come back", async () => {
+  test("at any step changes nothing when it wakes up after another has finished, and the workspace is back", async () => {
     const { workspaceId, ids, livesIn, record } = await openWithLeads();
     const movers: [step: string, late: Awaited<ReturnType<typeof hangMover>>][] = [];
     // Each goes on where the one before hangs.
