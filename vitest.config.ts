@@ -56,9 +56,6 @@ function inWorkerd(
         wrangler: { configPath: writeTestConfiguration() },
         miniflare: {
           ...more,
-          // Added to those of wrangler.toml. Vitest and the runtime exchange modules and results over a WebSocket on
-          // this machine, where compressing takes longer than it saves.
-          compatibilityFlags: ["no_web_socket_compression"],
           bindings: {
             MIGRATIONS: await readD1Migrations("./migrations"),
             ...TEST_VARS,
