@@ -132,8 +132,8 @@ export function insertEach(
 }
 
 /**
- * Prepares a part, whose text is built once, on first use, or at once if `readAs` made it. `sql.placeholder` marks the places of values by name. A call
- * without one of these values throws an error.
+ * Prepares a part, whose text is built once, on first use, or at once if `readAs` made it. `sql.placeholder` marks the
+ * places of values by name. A call without one of these values throws an error.
  */
 export function prepared<P extends Part>(part: P) {
   let once: Statements<ResultOf<P>> | undefined;

@@ -58,9 +58,9 @@ type Columns = Record<string, SQLiteColumn>;
 const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 
 /**
- * Maximum items that fit on any page, however large they are: no item of a list is larger than a record. A page of up to this many items, such as the default one,
- * is read without `boundBytes`. That adds up sizes in a window function, for which SQLite copies the rows to temporary
- * tables. Each row is then billed as read up to four times.
+ * Maximum items that fit on any page, however large they are: no item of a list is larger than a record. A page of up to
+ * this many items, such as the default one, is read without `boundBytes`. That adds up sizes in a window function, for
+ * which SQLite copies the rows to temporary tables. Each row is then billed as read up to four times.
  */
 const FEW = PAGE_MAX_BYTES / RECORD_MAX_BYTES;
 
@@ -139,14 +139,12 @@ function boundBytes<Row>(query: Nameable, { at, id }: Order, bytes?: SQL): RowQu
     .from(page)
     .as("sized");
   const row = columnsOf(sized as never);
-  return (
-    qb
-      .select({ row, pageBytes: sized.pageBytes })
-      .from(sized)
-      .where(sql`${sized.pageBytes} - (${sizeOf(row)}) <= ${PAGE_MAX_BYTES}`)
-      // The size of the page rises with each of its rows, so this is their order.
-      .orderBy(sql`${sized.pageBytes}`) as never
-  );
+  // The size of the page rises with each of its rows, so that is their order.
+  return qb
+    .select({ row, pageBytes: sized.pageBytes })
+    .from(sized)
+    .where(sql`${sized.pageBytes} - (${sizeOf(row)}) <= ${PAGE_MAX_BYTES}`)
+    .orderBy(sql`${sized.pageBytes}`) as never;
 }
 
 /**

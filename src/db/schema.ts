@@ -341,7 +341,10 @@ export interface Circuit {
    * an error of ours opened it.
    */
   step: number;
-  /** When the next probe may be sent, while it is open; 0 while it is closed. Only a success closes it. */
+  /**
+   * When the next probe may be sent, while it is open; 0 while it is closed. Only a success closes it, or any response if
+   * an error of ours opened it.
+   */
   probeAt: number;
   /** The start of the first attempt that has failed since the last success. */
   since: number;

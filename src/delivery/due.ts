@@ -24,8 +24,8 @@ const LINES_JSON = JSON.stringify(
 /** An item of a FROM clause, `line`: the lines that a subscription may have, each as `[type, priority]`. */
 export const LINES = sql.raw(`json_each('${LINES_JSON}') AS line`);
 
-// Constants rather than parameters: a statement may have at most 100 parameters.
-const RESEND = sql.raw(`${PRIORITY.resend}`);
+/** SQL: the priority of a resend. It is no parameter, of which a statement may have at most 100. */
+export const RESEND = sql.raw(`${PRIORITY.resend}`);
 
 /** SQL condition: the delivery of the subscription is pending and stands in the `line`. */
 export function isInLine(): SQL {

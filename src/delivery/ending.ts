@@ -8,7 +8,7 @@ import { combine, counted, type Part, prepared, readAs, type Statements } from "
 import { deliveries, PRIORITY, replays, subscriptions } from "../db/schema.ts";
 import { isCancelledLazily, isUnsuccessful, PENDING, UNSUCCESSFUL } from "../db/states.ts";
 import { isWritable } from "../workspaces/write-lock.ts";
-import { isInLine, LINES, subscriptionsWithPending } from "./due.ts";
+import { isInLine, LINES, RESEND, subscriptionsWithPending } from "./due.ts";
 import type { WakeUp } from "./wake.ts";
 
 /*
@@ -17,9 +17,9 @@ import type { WakeUp } from "./wake.ts";
  * A subscription may have any number of them. A call that ends the subscription, or removes an event type from it,
  * therefore updates only the subscription's row. It increments `epoch`, and stores in `cancelledBefore` that deliveries of
  * earlier epochs are cancelled. From then on, they are shown as cancelled (`isCancelledLazily`) and not claimed. The call
- * sets `hasToEnd`, and so does the scheduled job if more than
- * `PENDING_MAX` are pending. The dispatch that leases the subscription next ends the rows, in bounded pieces
- * (`endDeliveries`). The lease keeps everybody else from sending them at that moment.
+ * sets `hasToEnd`, and so does the scheduled job if more than `PENDING_MAX` are pending. The dispatch that leases the
+ * subscription next ends the rows, in bounded pieces (`endDeliveries`). The lease keeps everybody else from sending them at
+ * that moment.
  */
 
 /** SQL condition: the delivery belongs to the subscription, and its row says `pending`. */
@@ -95,12 +95,10 @@ const markCancelled = prepared(
     ),
 );
 
-/** A resend is not exhausted without an attempt, because a person waits for it. `RESENDS_PENDING_MAX` bounds them. */
-const RESEND = sql.raw(`${PRIORITY.resend}`);
-
 /** The `lastOutcome` of a delivery that was exhausted because too many were pending. */
 const OVERFLOW = "overflow";
 
+/** A resend is not exhausted without an attempt, because a person waits for it. `RESENDS_PENDING_MAX` bounds them. */
 const exhaustOldest = prepared(
   qb
     .update(deliveries)

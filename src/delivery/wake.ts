@@ -91,8 +91,8 @@ export async function noteMessage(db: Database, { subscriptionId, wakeAt }: Wake
  * Selects a wake-up for each subscription of a workspace that has something pending, unless a dispatch leases it or a
  * message arrives in time. That dispatch claims what is committed before it releases the lease.
  *
- * What may only be sent later wakes its subscription at once, too. Only a dispatch sends a delayed message (`nextWakeUp`),
- * because it also notes when that arrives.
+ * A subscription whose next delivery may only be sent later is woken at once, too. Only a dispatch sends a delayed message
+ * (`nextWakeUp`), because it also notes when that arrives.
  *
  * @param now Unix milliseconds.
  */

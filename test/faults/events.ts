@@ -201,7 +201,7 @@ export const EVENTS: Fault[] = [
     ["policy.ts", "circuits: openedMeanwhile ? state.circuits : others,", "circuits: others,", "a success from before the circuit opened does not close it"],
     ["policy.ts", "if (openedMeanwhile)", "if (false)", "a failure from before the circuit opened does not lengthen it"],
     ["policy.ts", "probeAt: Math.max(probeAt, askedUntil) };", "probeAt };", "Retry-After counts, whenever its request started"],
-    ["policy.ts", "isRejectedWhileClosed && delivery.priority === PRIORITY.untried", "isRejectedWhileClosed", "an event that is rejected again does not open the circuit"],
+    ["policy.ts", "isMereRejection && delivery.priority === PRIORITY.untried", "isMereRejection", "an event that is rejected again does not open the circuit"],
     ["policy.ts", "delivery.priority === PRIORITY.untried;", "delivery.firstAt === null;", "a replay that is rejected does not open the circuit"],
     ["policy.ts", "if (priority === PRIORITY.resend)\n    return", "if (priority === PRIORITY.resend || priority === PRIORITY.replay)\n    return", "a replay stops at the first 503"],
     ["policy.ts", "if (!isOpenNow && failureOf(outcome) === \"rejected\") return nextStep(attempt, random);", "return nextStep(attempt, random);", "an outage uses up no step of the retry schedule"],
