@@ -164,7 +164,11 @@ function limits(): string {
         "400 `out_of_range`",
       ],
       ["Time for a request body to arrive", words(BODY_MAX_MS / 1000), "400 `body_too_slow`"],
-      ["Duration of a read", words(READ_MAX_MS / 1000), "500 with `Retry-After`"],
+      [
+        "Duration of a read",
+        words(READ_MAX_MS / 1000),
+        "500 with `Retry-After`. Set your own timeout to at least 15 s.",
+      ],
       [
         "`Idempotency-Key`",
         `${KEY_LENGTH.min} to ${KEY_LENGTH.max} visible ASCII characters, valid for 24 h`,
