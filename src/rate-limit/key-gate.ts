@@ -29,7 +29,7 @@ import {
 
 /** Minimum time between two writes of a key's window. A reset of the object loses the counts of that time. */
 const WINDOW_WRITTEN_EVERY_MS = 500;
-/** Maximum age of a cached status. Reading the status also notes that the key is in use. */
+/** Maximum age of a cached status. Reading the status also notes the use of the key. */
 const STATUS_MAX_AGE_MS = HOUR_MS;
 
 /** The result for a valid key whose request is refused: its workspace has no access, or its window is used up. */
@@ -176,7 +176,7 @@ export class KeyGate extends DurableObject<Env> {
   }
 
   /**
-   * Reads the status of the key, on first use and then once an hour. That also records that the key is in use.
+   * Reads the status of the key, on first use, then once an hour and after each `forget`.
    *
    * @param now Unix milliseconds; the status ages from this time on.
    */
@@ -185,15 +185,17 @@ export class KeyGate extends DurableObject<Env> {
     const status = await this.#read(keyHash, now);
     // If the status changed while it was read, this may be the previous one, and `admit` looks it up again.
     if (version !== this.#statusVersion) return;
-    this.#cached = { status, until: cachedUntil(status, now) };
+    // At `expiresAt` itself, the key is not valid any more.
+    const lastMs = (status?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
+    this.#cached = { status, until: Math.min(now + STATUS_MAX_AGE_MS, lastMs) };
     // An unknown key is not stored, so that a flood of invented keys leaves nothing behind.
     if (status) this.ctx.storage.kv.put("status", this.#cached);
   }
 
   /**
    * Reads the status of the key from the directory and, if the workspace lives in another database, its access from
-   * there. The read of the directory also notes that the key is in use. A change of access commits before it looks up
-   * the keys in use, so it is either read here, or invalidates this gate.
+   * there. No change of that access is missed. One that commits before it is read here is read. One that commits later
+   * then finds `lastUsedAt` set in the directory, and invalidates this gate.
    */
   async #read(keyHash: string, now: number): Promise<KeyStatus | null> {
     for (let attempt = 1; ; attempt++) {
@@ -208,18 +210,6 @@ export class KeyGate extends DurableObject<Env> {
   }
 }
 
-/**
- * Returns the time until which a status is cached. The use of the key must be noted again an hour after `lastUsedAt`,
- * which may itself be up to an hour old, if this gate was invalidated since, or lie ahead, by another clock. No status is
- * cached for longer than its key is valid.
- */
-function cachedUntil(status: KeyStatus | null, now: number): number {
-  const usedAt = Math.min(status?.lastUsedAt ?? now, now);
-  // At `expiresAt` itself, the key is not valid any more.
-  const lastMs = (status?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
-  return Math.min(usedAt + STATUS_MAX_AGE_MS, lastMs);
-}
-
 const selectStatus = prepared(
   qb
     .select({
@@ -231,7 +221,6 @@ const selectStatus = prepared(
       accessGranted: workspaces.accessGranted,
       /** The key's own rate limit; null for the deployment's default. */
       requestsPerWindow: apiKeys.requestsPerWindow,
-      lastUsedAt: apiKeys.lastUsedAt,
       expiresAt: apiKeys.expiresAt,
     })
     .from(apiKeys)
@@ -242,8 +231,8 @@ const selectStatus = prepared(
 type KeyStatus = ResultOf<ReturnType<typeof selectStatus>>[number];
 
 /**
- * Reads the status of a key, and notes that the key is in use, in one transaction. So no change is missed. A change
- * that commits earlier is read here. One that commits later finds the key in use, and invalidates its gate.
+ * Notes the use of a key and reads its status, in one transaction, so that no change is missed. A change that commits
+ * earlier is read here. One that commits later finds `lastUsedAt` set, and invalidates the gate (`invalidateKey`).
  *
  * @param db the directory.
  * @returns null if the key is unknown, revoked or expired.
@@ -256,13 +245,7 @@ async function noteUseAndReadStatus(
   const noted = qb
     .update(apiKeys)
     .set({ lastUsedAt: now })
-    .where(
-      and(
-        eq(apiKeys.keyHash, keyHash),
-        isLive(now),
-        sql`coalesce(${apiKeys.lastUsedAt}, 0) < ${now - STATUS_MAX_AGE_MS}`,
-      ),
-    );
+    .where(and(eq(apiKeys.keyHash, keyHash), isLive(now)));
   const { found } = await commit(db, { noted, found: selectStatus({ keyHash, now }) });
   return found[0] ?? null;
 }
