@@ -126,7 +126,7 @@ export interface ErrorBody {
   error: { code: ErrorCode; message: string; details: ErrorDetails };
 }
 
-/** An error of the contract. Handlers throw it, and the HTTP API turns it into the error body. */
+/** An error of the contract, which the HTTP API turns into the error body. */
 export class ApiError extends Error {
   readonly code: ErrorCode;
   readonly details: ErrorDetails;

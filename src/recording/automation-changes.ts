@@ -1,5 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { AutomationStatus } from "../contract/enumerations.ts";
+import { ApiError } from "../contract/errors.ts";
 import { newEventIds } from "../contract/ids.ts";
 import {
   excluded,
@@ -28,11 +29,6 @@ export function isControllable(status: AutomationStatus): status is Controllable
   return CONTROLLABLE.some((each) => each === status);
 }
 
-export type Control =
-  | { result: "done"; row: AutomationRow; wakeUps: WakeUp[] }
-  | { result: "not_found" }
-  | { result: "not_controllable"; status: AutomationStatus };
-
 /**
  * The result of a write that changed nothing, because another call has changed an automation since it was read
  * (optimistic concurrency control).
@@ -47,20 +43,22 @@ export const CONFLICT_TRIES = 50;
  * at once, one succeeds, and the others read the automation again. Each try takes the time anew, so that the events follow
  * the order of the changes. If the reply of a change is lost, the next try finds its status, and leaves waking to the
  * scheduled job.
+ *
+ * @throws ApiError `automation_not_found` or `automation_not_controllable`.
  */
 export async function controlAutomation(
   db: Database,
   workspaceId: string,
   id: string,
   status: ControllableStatus,
-  clock: () => number,
-): Promise<Control> {
+  clock: () => number = Date.now,
+): Promise<{ row: AutomationRow; wakeUps: WakeUp[] }> {
   for (let tries = 0; tries < CONFLICT_TRIES; tries++) {
     const before = await findAutomation(db, workspaceId, id);
-    if (!before) return { result: "not_found" };
+    if (!before) throw new ApiError("automation_not_found");
     if (!isControllable(before.status))
-      return { result: "not_controllable", status: before.status };
-    if (before.status === status) return { result: "done", row: before, wakeUps: [] };
+      throw new ApiError("automation_not_controllable", { status: before.status });
+    if (before.status === status) return { row: before, wakeUps: [] };
     const now = clock();
     const changedAt = timeAfter(before, now);
     // The change also counts as a report, so that an older report does not undo it.
@@ -69,7 +67,7 @@ export async function controlAutomation(
       outcome: storeChanges(workspaceId, [{ before, after }], [after], now),
       wakeUps: selectWakeUps(workspaceId, now),
     });
-    if (outcome !== "conflict") return { result: "done", row: after, wakeUps };
+    if (outcome !== "conflict") return { row: after, wakeUps };
   }
   throw new Error("other calls changed the automation during every try");
 }

@@ -50,6 +50,7 @@ export const RECORDS: Fault[] = [
     ["automation-recording.ts", "timeOf(a) - timeOf(b)", "timeOf(b) - timeOf(a)", "the latest of several reports counts"],
     ["automation-recording.ts", "stored.updatedAt >= reportedAt + changes.length", "stored.updatedAt >= reportedAt", "several changes with the time of what is stored are announced"],
     ["automation-recording.ts", "!isRepeated(stored.get(report.id), report, sorted)", "true", "a repeated call announces nothing twice"],
+    ["automation-changes.ts", 'new ApiError("automation_not_controllable", {', 'new ApiError("invalid_request", {', "a draft is not controllable"],
     ["automation-changes.ts", 'return CONTROLLABLE.some((each) => each === status);', 'return status !== "draft";', "an automation in error cannot be activated"],
     ["automation-recording.ts", "isIdempotent: false,\n  };\n}\n\n/**\n * Reads", "isIdempotent: true,\n  };\n}\n\n/**\n * Reads", "a report of automations is tried once"],
     ["run-recording.ts", "WHERE ${runsTable.id} = ${id})`", "WHERE false)`", "a run is announced once"],

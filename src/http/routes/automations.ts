@@ -119,11 +119,8 @@ automationRoutes.openapi(
     const { status } = c.req.valid("json");
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
     const workspaceId = c.get("workspaceId");
-    const control = await controlAutomation(c.get("db"), workspaceId, id, status, Date.now);
-    if (control.result === "not_found") throw new ApiError("automation_not_found");
-    if (control.result === "not_controllable")
-      throw new ApiError("automation_not_controllable", { status: control.status });
-    c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("database"), control.wakeUps));
-    return c.json(toAutomation(control.row), 200);
+    const { row, wakeUps } = await controlAutomation(c.get("db"), workspaceId, id, status);
+    c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("database"), wakeUps));
+    return c.json(toAutomation(row), 200);
   },
 );

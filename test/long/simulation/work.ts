@@ -251,7 +251,7 @@ export function openWork({ world, store, endpoints, deployment }: Life, worker: 
     const db = openDatabaseOf(workspaceId);
     const patches = Array.from({ length: chance.between(1, 4) }, () =>
       worker
-        .controlAutomation(db, workspaceId, id, chance.pick(["active", "paused"]), Date.now)
+        .controlAutomation(db, workspaceId, id, chance.pick(["active", "paused"]))
         .catch((error) => world.note(`a client's PATCH fails: ${error}`)),
     );
     const report = chance.happens(0.5) ? recordAutomationAndRuns(workspaceId) : undefined;
