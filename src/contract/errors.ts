@@ -35,7 +35,7 @@ export const ERRORS = {
     statuses: [404],
     message: "Cette automatisation n’existe pas dans l’espace de travail.",
     when: "The workspace has no automation with this id.",
-    todo: "List the automations again. Its connected account may have been disconnected, or the key may be of another workspace.",
+    todo: "List the automations of the key's workspace. The account may be disconnected.",
   },
   webhook_not_found: {
     statuses: [404],
