@@ -1,6 +1,6 @@
 import { randomId } from "../../src/contract/ids.ts";
 import { POST_TIMEOUT_MS } from "../../src/contract/limits.ts";
-import { type Outcome, succeeded } from "../../src/delivery/outcome.ts";
+import { type Outcome, succeeded } from "../../src/delivery/policy.ts";
 import { post, WEBHOOK_HEADER } from "../../src/delivery/post.ts";
 import { createSigner, mintSecret } from "../../src/endpoints/signature.ts";
 import type { WebhookDelivery } from "../../src/events/bodies.ts";

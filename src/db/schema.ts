@@ -289,7 +289,7 @@ export const subscriptions = sqliteTable(
     circuits: text({ mode: "json" }).$type<Circuits>().notNull().default({}),
     failingSince: integer("failing_since"),
     failures: integer().notNull().default(0),
-    /** A fencing token: the dispatch that leased it last, whose settlement it accepts. */
+    /** A fencing token: the last claim, whose settlement alone it accepts. */
     leasedBy: text("leased_by"),
     /** When the lease ends unless its dispatch extends it; 0 once it was released. */
     leasedUntil: integer("leased_until").notNull().default(0),

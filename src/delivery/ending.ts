@@ -73,9 +73,9 @@ export function wakeUpsToCancel(
 
 const NOW = sql`${sql.placeholder("now")}`;
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
-/** SQL condition: the subscription that this dispatch leases, whose deliveries are to be ended. */
+/** SQL condition: the subscription that this claim leases, whose deliveries are to be ended. */
 const IS_ENDING = sql`${subscriptions.id} = ${sql.placeholder("subscriptionId")}
-  AND ${subscriptions.leasedBy} = ${sql.placeholder("holder")} AND ${subscriptions.hasToEnd} AND ${IS_WRITABLE}`;
+  AND ${subscriptions.leasedBy} = ${sql.placeholder("token")} AND ${subscriptions.hasToEnd} AND ${IS_WRITABLE}`;
 const IS_CANCELLED = sql`${IS_PENDING} AND ${isCancelledLazily()}`;
 /**
  * The pending deliveries that count for `PENDING_MAX`. Those that a replay sends again do not count, because they say
@@ -134,15 +134,15 @@ const finishEnding = prepared(
 );
 
 /**
- * Ends up to `CLEANUP_MAX` deliveries of a subscription that this dispatch leases: first those that are cancelled, then
+ * Ends up to `CLEANUP_MAX` deliveries of a subscription that is leased: first those that are cancelled, then
  * the oldest ones beyond `PENDING_MAX`. Clears `hasToEnd` if none was left. Reads whether more are left, and how many
  * were exhausted.
  *
- * @param now Unix milliseconds.
+ * @param values `token`: the `leasedBy` of the lease; `now`: Unix milliseconds.
  */
 export function endDeliveries(values: {
   subscriptionId: string;
-  holder: string;
+  token: string;
   now: number;
 }): Statements<{ hasMore: boolean; exhausted: number }> {
   const statements = combine({

@@ -25,7 +25,32 @@ import {
   TRIED_FOR_MAX_MS,
 } from "../contract/limits.ts";
 import { type Circuit, type Circuits, PRIORITY, type Priority } from "../db/schema.ts";
-import { type AttemptOutcome, type Outcome, statusOf, succeeded } from "./outcome.ts";
+
+/** The outcome of a request to an endpoint. */
+export type Outcome =
+  | { kind: "answered"; status: number; retryAfterSeconds: number | null }
+  /** No response headers in time. */
+  | { kind: "timed_out" }
+  /**
+   * No connection: a DNS or TLS failure, or a connection that was refused or reset. `status` is set if Cloudflare
+   * responded in the endpoint's place, with 520 to 530, or with the text `error code: 1…` and another status.
+   */
+  | { kind: "unreachable"; status: number | null }
+  /** The URL is forbidden, because it leads to a private address. Nothing was sent. */
+  | { kind: "refused" };
+
+/** The outcome of an attempt: the outcome of its request, or `unreadable` if the event's lead cannot be decrypted. */
+export type AttemptOutcome = Outcome | { kind: "unreadable" };
+
+/** The HTTP status of an attempt; null if there was no response. */
+export function statusOf(outcome: AttemptOutcome): number | null {
+  return "status" in outcome ? outcome.status : null;
+}
+
+/** Whether the endpoint acknowledged the event with a 2xx. */
+export function succeeded(outcome: AttemptOutcome): boolean {
+  return outcome.kind === "answered" && outcome.status >= 200 && outcome.status < 300;
+}
 
 /** Maximum requests in flight for a subscription, which one invocation can make at once. */
 export const CONCURRENCY_MAX = 6;
@@ -226,16 +251,15 @@ function circuitAfterFailure(
   openedMeanwhile: boolean,
 ): Circuit {
   const { rejected, step, probeAt } = before ?? CLOSED;
-  // An error of ours opens a circuit without an outcome and without a step. The failures of the endpoint begin with this
-  // one, as if the circuit had been closed.
+  // An error of ours opens it at step 0 and without an outcome, which counts as closed here.
+  const isOpenedByFailures = step > 0;
   const since = before?.outcome ? before.since : startedAt;
-  const isFailing = step > 0;
   const last = { since, outcome: outcome.kind, status: statusOf(outcome) };
   const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
   // A failure that began before the circuit opened only tells how long the endpoint asks to be left alone.
   if (openedMeanwhile) return { rejected, step, ...last, probeAt: Math.max(probeAt, askedUntil) };
   const isOutage = failureOf(outcome) !== "rejected";
-  const isMereRejection = !isFailing && !isOutage;
+  const isMereRejection = !isOpenedByFailures && !isOutage;
   const isListed = isMereRejection && delivery.priority === PRIORITY.untried;
   const listed = isListed ? [...rejected, delivery.eventId] : rejected;
   if (isMereRejection && listed.length < CIRCUIT_OPENS_AFTER_EVENTS)
@@ -264,8 +288,8 @@ function requestedWaitSeconds(outcome: Outcome): number {
 
 /**
  * Returns a delivery after a failed attempt. A rejection moves its retry schedule if the circuit is closed. Otherwise, it is
- * due as of now, and the open circuit holds it, until it is the one that was tried longest ago. No circuit need be open
- * after a resend that met an outage, which is tried once more at once, as a retry.
+ * due as of now, and the open circuit holds it, until it is the one that was tried longest ago. Only after a resend that met
+ * an outage may the circuit be closed: its delivery is then sent once more at once, as a retry, whose failure opens it.
  *
  * @param isOpenNow whether the circuit is open after the attempt.
  */

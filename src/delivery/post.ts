@@ -1,8 +1,7 @@
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
-import { DAY_MS } from "../contract/time.ts";
 import { resolveLocation } from "../endpoints/target.ts";
 import { abortAfter } from "../primitives/timing.ts";
-import { InvocationLimit, type Outcome } from "./outcome.ts";
+import type { Outcome } from "./policy.ts";
 import { readResponse, type StoredResponse } from "./response.ts";
 
 /** The headers of every request, besides its signature. */
@@ -19,9 +18,6 @@ export const WEBHOOK_HEADER = "X-Service-Webhook";
 
 /** The additional header of a test event. */
 export const TEST_HEADER = { "X-Service-Test": "true" };
-
-/** A bound for `Retry-After`, longer than any delay that the policy grants. */
-const LONGEST_WAIT_SECONDS = (365 * DAY_MS) / 1000;
 
 interface Posted {
   outcome: Outcome;
@@ -59,8 +55,8 @@ export function post(
       const clue = redirectOf(response, url);
       return { outcome: { kind: "answered", status, retryAfterSeconds }, response, clue };
     } catch (error) {
-      if (error instanceof Error && /too many subrequests/i.test(error.message))
-        throw new InvocationLimit(error.message);
+      // The runtime lets this invocation make no more requests, which says nothing about the endpoint.
+      if (error instanceof Error && /too many subrequests/i.test(error.message)) throw error;
       if (signal.aborted) return { outcome: { kind: "timed_out" }, response: null, clue: null };
       const clue = error instanceof Error ? { error: error.message.slice(0, ERROR_MAX) } : null;
       return { outcome: { kind: "unreachable", status: null }, response: null, clue };
@@ -101,12 +97,11 @@ function redirectOf({ status, headers }: Response, from: string): { location: st
 const DATE_MAX_LENGTH = 100;
 
 /**
- * Parses `Retry-After`, which has seconds or a date (RFC 9110, 10.2.3), to seconds; null if absent or invalid. A
- * number too large for any clock still asks for a long delay, so it is capped rather than ignored.
+ * Parses `Retry-After`, which has seconds or a date (RFC 9110, 10.2.3), to seconds; null if absent or invalid.
  */
 function parseRetryAfter(value: string | null, now: number): number | null {
   if (value === null) return null;
-  if (/^\d+$/.test(value)) return Math.min(Number(value), LONGEST_WAIT_SECONDS);
+  if (/^\d+$/.test(value)) return Number(value);
   if (value.length > DATE_MAX_LENGTH) return null;
   const date = Date.parse(value);
   return Number.isNaN(date) ? null : Math.max(0, Math.ceil((date - now) / 1000));

@@ -6,8 +6,7 @@ import { type BodyRow, makeBody, UnreadableEvent } from "../events/bodies.ts";
 import { log, logError } from "../log.ts";
 import { abortAfter } from "../primitives/timing.ts";
 import { openDataKey, type WorkspaceKey } from "../workspaces/data-keys.ts";
-import { type Outcome, statusOf, succeeded } from "./outcome.ts";
-import type { PendingDelivery } from "./policy.ts";
+import { type Outcome, type PendingDelivery, statusOf, succeeded } from "./policy.ts";
 import { post, TEST_HEADER, WEBHOOK_HEADER } from "./post.ts";
 import { RESPONSE_READ_MS, readResponse, sealResponse } from "./response.ts";
 
@@ -66,8 +65,8 @@ export function createSender(env: Env, isTest = false) {
    * Sends a delivery.
    *
    * @param now when the attempt starts, in Unix milliseconds.
-   * @throws InvocationLimit if this invocation may not make more requests; UnreadableEvent if the body of this event
-   *   cannot be made; anything else if, for example, a secret cannot be decrypted.
+   * @throws UnreadableEvent if the body of this event cannot be made; anything else if no request can be made, for
+   *   example because a secret cannot be decrypted, or the runtime lets this invocation make no more.
    */
   async function send(
     { eventId, body, signer }: PreparedDelivery,

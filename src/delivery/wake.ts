@@ -20,8 +20,8 @@ import { nextSendAt, subscriptionsWithPending } from "./due.ts";
  * within a minute or two (`findLate`).
  *
  * `nextMessageAt` of a subscription is when its next delayed message arrives. Without it, each event that is recorded
- * while a circuit is open would send one more. A clock that is off by more than a second costs the time until the
- * scheduled job.
+ * while a circuit is open would start a dispatch that sends one more. A clock that is off by more than a second costs the
+ * time until the scheduled job.
  */
 
 /** The queue that carries a subscription's wake-up messages. */
@@ -48,30 +48,22 @@ const ARRIVED_MS = 1_000;
 export interface WakeUpFacts {
   subscriptionId: string;
   slow: boolean;
-  /** Whether deliveries are to be ended without a request, and the workspace is not moving. */
-  mustEnd: boolean;
-  maySend: boolean;
-  /** Whether another dispatch leases it. */
-  leasedElsewhere: boolean;
-  /** When its next delivery may be sent; null if none is pending. */
-  nextSendAt: number | null;
+  /** When it is to be dispatched next, to send or to end deliveries; null if there is nothing to do. */
+  dispatchAt: number | null;
   nextMessageAt: number;
 }
 
 /**
- * Decides how to wake a subscription next: at once, or later if nothing may be sent yet. Returns null if nothing is
- * pending, if the subscription may not be sent to, or if another message or dispatch takes care of it.
+ * Decides how to wake a subscription next: at once, or later if nothing may be sent yet. Returns null if there is nothing to
+ * do, or another message arrives in time.
  */
 export function nextWakeUp(facts: WakeUpFacts, now: number): WakeUp | null {
-  const { subscriptionId, nextSendAt, nextMessageAt } = facts;
-  // That dispatch looks for more before it releases the lease. If it has died, the scheduled job wakes the subscription.
-  if (facts.leasedElsewhere) return null;
+  const { subscriptionId, dispatchAt, nextMessageAt } = facts;
+  if (dispatchAt === null) return null;
   const wakeUp = { subscriptionId, queue: queueOf(facts) };
-  if (facts.mustEnd) return wakeUp;
-  if (nextSendAt === null || !facts.maySend) return null;
-  if (nextSendAt <= now) return wakeUp;
-  if (arrivesInTime(nextMessageAt, nextSendAt, now)) return null;
-  return { ...wakeUp, wakeAt: Math.min(nextSendAt, now + DELAY_MAX_MS) };
+  if (dispatchAt <= now) return wakeUp;
+  if (arrivesInTime(nextMessageAt, dispatchAt, now)) return null;
+  return { ...wakeUp, wakeAt: Math.min(dispatchAt, now + DELAY_MAX_MS) };
 }
 
 /** Whether a delayed message is underway that arrives by the time at which something may be sent. */

@@ -1,17 +1,9 @@
-import { type SQL, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { dayOf, HOUR_MS } from "../contract/time.ts";
 import { fromJson, mapColumns, qb } from "../db/builder.ts";
-import {
-  combine,
-  commit,
-  type Database,
-  type Part,
-  prepared,
-  readAs,
-  type Statements,
-} from "../db/client.ts";
+import { combine, commit, type Database, prepared, readAs, type Statements } from "../db/client.ts";
 import {
   attempts as attemptsTable,
   deliveries,
@@ -50,11 +42,9 @@ import { isWritable, isWritableOrDraining } from "../workspaces/write-lock.ts";
  * that claims nothing more. If the process dies, the lease ends after `LEASE_MS`, and what was sent without its outcome being
  * recorded is sent again. A claim writes to the subscription only, not to its deliveries.
  *
- * `leasedBy` is a fencing token: the dispatch that leased last, whether or not its lease has ended. Each write of `settle`
- * checks it, so a dispatch that was too slow changes nothing once another one has leased.
- *
- * D1 may commit a transaction and lose the reply, so both are safe to repeat. An outcome is recorded only if its delivery
- * has as many attempts as when it was claimed.
+ * `leasedBy` is a fencing token, which each claim replaces with one of its own. What a claim has sent is settled only while
+ * its token stands there. So a dispatch that was too slow changes nothing once another one has leased. And both transactions
+ * are safe to repeat, as after D1 has committed one and lost the reply: the second try finds the token of the next claim.
  *
  * Nothing is missed between a settlement and the next claim, because they are one transaction. What was committed before
  * is claimed, or wakes the subscription again (`nextWakeUp`). A transaction that commits later finds the subscription
@@ -70,11 +60,9 @@ export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
  */
 export const CLAIM_MAX: Readonly<Record<QueueName, number>> = { fast: 100, slow: 12 };
 
-/** The dispatch that claims. */
+/** What a dispatch claims. */
 export interface Claimant {
   subscriptionId: string;
-  /** Identifies the dispatch. */
-  holder: string;
   /** The queue of the wake-up message. What has moved to the other queue is not claimed, but sent a message there. */
   queue: QueueName;
 }
@@ -83,13 +71,17 @@ export interface Claimant {
 interface ClaimedSubscription extends SendingState, Destination, WakeUpFacts {
   /** Rises when deliveries are cancelled, the URL changes or the subscription is enabled: see `IS_CURRENT`. */
   epoch: number;
-  /** Whether this dispatch leases it, and may settle. If not, it has claimed nothing. */
+  /** The claim's token. */
+  token: string;
+  /** Whether this claim leases it, and may be settled. If not, it has claimed nothing. */
   isLeased: boolean;
+  /** Whether deliveries are to be ended without a request. Until then, the claim has nothing to send. */
+  hasToEnd: boolean;
   /** How many responses to its failed attempts were stored today. */
   storedResponses: number;
 }
 
-/** The result of a claim; null if the subscription does not exist. */
+/** The result of a claim; null if the subscription does not exist, or another dispatch leases it. */
 export type Claim = { subscription: ClaimedSubscription; due: DueDelivery[] } | null;
 
 /** The outcome of a request, to be recorded. Times are Unix milliseconds. */
@@ -97,7 +89,7 @@ export interface OutcomeToRecord extends DeliveryAfter {
   eventId: string;
   type: WebhookEvent;
   /** The delivery as it was claimed. If it was rescheduled since then, it stays pending. */
-  claimed: Pick<PendingDelivery, "attemptsMade" | "priority" | "dueAt">;
+  claimed: Pick<PendingDelivery, "priority" | "dueAt">;
   /** Null if no attempt was made. */
   outcome: string | null;
   status: number | null;
@@ -109,7 +101,8 @@ export interface OutcomeToRecord extends DeliveryAfter {
 
 /** The changes that the requests of a claim have made. */
 export interface Settlement {
-  /** That of the subscription as it was claimed. */
+  /** Those of the subscription as it was claimed. */
+  token: string;
   epoch: number;
   outcomes: OutcomeToRecord[];
   state: SendingState;
@@ -117,19 +110,17 @@ export interface Settlement {
   dueNow: readonly string[];
   /** Whether the subscription has failed for so long that it must be disabled. */
   disable: boolean;
-  /** The last attempt; null if there was none. */
-  last: LastAttempt | null;
 }
 
 /** Leases a subscription if something may be sent or must be ended, and reads what. It is safe to repeat. */
 export function claim(db: Database, claimant: Claimant, now: number): Promise<Claim> {
   const values = valuesOf(claimant, now);
-  return commit(db, toClaim(leaseIfFree(values), values));
+  return commit(db, toClaim(true, values));
 }
 
 /**
  * Records the outcomes of a claim. Then claims again, or releases the lease if nothing may be sent or `mayClaim` is
- * false. It is safe to repeat, as after an error that leaves open whether it was committed.
+ * false. It is safe to repeat.
  */
 export async function settle(
   db: Database,
@@ -139,7 +130,7 @@ export async function settle(
   now: number,
 ): Promise<Claim> {
   const { subscriptionId } = claimant;
-  const { epoch, outcomes, state, dueNow, disable, last } = settlement;
+  const { token, epoch, outcomes, state, dueNow, disable } = settlement;
   const attempts = outcomes.flatMap(({ outcome, ...one }) =>
     outcome === null ? [] : { ...one, outcome },
   );
@@ -148,27 +139,38 @@ export async function settle(
     outcomes: JSON.stringify(outcomes.map((one) => ({ ...one, subscriptionId }))),
     ...countsToAdd(countAttempts(attempts), now),
     dueNow: JSON.stringify(dueNow),
-    sending: JSON.stringify({ ...state, last }),
+    sending: JSON.stringify({ ...state, last: lastOf(attempts) }),
+    settled: token,
     epoch,
   };
   const transaction = combine({
-    // These three come before `changed`, which marks the outcomes as recorded: see `IS_UNRECORDED`.
-    released: storeStateAndRelease(values),
+    // These two read the priority and the due time that `changed` overwrites: see `IS_OVERTAKEN`.
     stored: attempts.length > 0 ? storeAttempts(values) : undefined,
     replayed: attempts.length > 0 ? countReplayed(values) : undefined,
     changed: outcomes.length > 0 ? changeDeliveries(values) : undefined,
-    // These two read what those before have stored.
+    // It follows `changed`, because some of these events may have been rejected in this claim.
     broughtForward: dueNow.length > 0 ? bringForward(values) : undefined,
+    // It replaces the token, which all statements before it check.
+    released: storeStateAndRelease(values),
+    // It reads the state that was just stored.
     disabled: disable ? disableSubscription(values) : undefined,
-    next: toClaim(mayClaim ? leaseAgain(values) : undefined, values),
+    next: toClaim(mayClaim, values),
   });
   return (await commit(db, transaction)).next;
 }
 
+/** The last attempt whose event could be read, because others say nothing about the endpoint; null if there was none. */
+function lastOf(attempts: readonly (OutcomeToRecord & { outcome: string })[]): LastAttempt | null {
+  const last = attempts.findLast(({ outcome }) => outcome !== "unreadable");
+  if (!last) return null;
+  const { startedAt, outcome, status, durationMs } = last;
+  return { at: startedAt, outcome, status, durationMs };
+}
+
 /** The values of the placeholders that both transactions have. */
-const valuesOf = ({ subscriptionId, holder, queue }: Claimant, now: number) => ({
+const valuesOf = ({ subscriptionId, queue }: Claimant, now: number) => ({
   subscriptionId,
-  holder,
+  token: crypto.randomUUID(),
   now,
   today: dayOf(now),
   until: now + LEASE_MS,
@@ -177,32 +179,27 @@ const valuesOf = ({ subscriptionId, holder, queue }: Claimant, now: number) => (
 });
 
 const SUBSCRIPTION = sql`${subscriptions.id} = ${sql.placeholder("subscriptionId")}`;
-const HOLDER = sql.placeholder("holder");
+const TOKEN = sql`${sql.placeholder("token")}`;
 const NOW = sql`${sql.placeholder("now")}`;
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 /** Outcomes are still recorded, and leases released, while the workspace drains, because its move waits for them. */
 const MAY_RECORD = isWritableOrDraining(subscriptions.workspaceId);
-const WE_LEASED_LAST = sql`${subscriptions.leasedBy} = ${HOLDER}`;
-/** The subscription, to which a settlement may write: no other dispatch has leased it since. */
-const MAY_SETTLE = sql`${SUBSCRIPTION} AND ${WE_LEASED_LAST} AND ${MAY_RECORD}`;
-/**
- * At the end of a transaction: this dispatch holds the lease. `leasedUntil` is 0 if it has just released it. A lease that has
- * run out is still held while no other dispatch has taken it.
- */
-const IS_LEASED = sql`(${MAY_SETTLE} AND ${subscriptions.leasedUntil} > 0)`;
+/** The subscription, if the claim that is settled was the last one, and its settlement is not yet committed. */
+const IS_UNSETTLED = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${sql.placeholder("settled")} AND ${MAY_RECORD}`;
+/** The subscription, if it has the token of this transaction's claim. */
+const HAS_TOKEN = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${TOKEN}`;
+const IS_LEASED = sql`(${HAS_TOKEN} AND ${subscriptions.leasedUntil} > 0)`;
 const IS_FREE = sql`${subscriptions.leasedUntil} <= ${NOW}`;
 
 const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS change`;
 const changeField = fromJson("change");
 
 /**
- * The outcome is still to be recorded, and this dispatch may do so. Recording an attempt raises `attemptsMade`. An outcome
- * without an attempt raises nothing, and recording it twice changes nothing. The id of the subscription comes from the
- * outcome, because SQLite would scan its deliveries if it were a constant.
+ * The delivery of an outcome that is still to be recorded. The id of the subscription comes from the outcome, because
+ * SQLite would scan its deliveries if it were a constant.
  */
 const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
-  AND ${deliveries.state} = 'pending' AND ${deliveries.attemptsMade} = change.value->>'$.claimed.attemptsMade'
-  AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${MAY_SETTLE})`;
+  AND ${deliveries.state} = 'pending' AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${IS_UNSETTLED})`;
 
 /** Since the claim, the URL has not changed, no deliveries were cancelled, and the subscription was not enabled. */
 const IS_CURRENT = sql`${sql.placeholder("epoch")} = (SELECT ${subscriptions.epoch} FROM ${subscriptions} WHERE ${SUBSCRIPTION})`;
@@ -284,7 +281,7 @@ const bringForward = prepared(
       sql`${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")}
         AND ${deliveries.eventId} IN (SELECT value FROM json_each(${sql.placeholder("dueNow")}))
         AND ${deliveries.state} = 'pending' AND ${deliveries.priority} = ${PRIORITY.retry}
-        AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${MAY_SETTLE})`,
+        AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${IS_UNSETTLED})`,
     ),
 );
 
@@ -300,14 +297,7 @@ const OVERFLOW_NOTED_MS = HOUR_MS;
 const ENDS_OVERFLOW = sql`(sending.value->>'$.last.status' BETWEEN 200 AND 299
   AND sending.value->>'$.last.at' >= ${subscriptions.pendingExhaustedAt} + ${OVERFLOW_NOTED_MS})`;
 
-/** Some attempts are not recorded yet. A second try finds none, so it does not count them again. */
-const HAS_UNRECORDED = sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED}
-  WHERE change.value->>'outcome' IS NOT NULL)`;
-
-/**
- * Stores the sending state, counts the attempts and releases the lease. A claim in the same transaction leases the
- * subscription again.
- */
+/** Stores the sending state, counts the attempts, and releases the lease, which a claim in the same transaction takes again. */
 const storeStateAndRelease = prepared(
   qb
     .update(subscriptions)
@@ -318,35 +308,31 @@ const storeStateAndRelease = prepared(
         (column, name) => sql`iif(${IS_CURRENT}, ${sendingField(column, name)}, ${column})`,
       ),
       pendingExhaustedAt: sql`iif(${ENDS_OVERFLOW}, NULL, ${subscriptions.pendingExhaustedAt})`,
-      dailyCounts: sql`iif(${HAS_UNRECORDED}, ${WITH_ADDED_COUNTS}, ${subscriptions.dailyCounts})`,
+      dailyCounts: WITH_ADDED_COUNTS,
       lastAttempt: sql`coalesce(sending.value->>'last', ${subscriptions.lastAttempt})`,
+      leasedBy: TOKEN,
       leasedUntil: 0,
     })
     .from(SENDING)
-    .where(MAY_SETTLE),
+    .where(IS_UNSETTLED),
 );
 
-const disableSubscription = prepared(disableFailing(sql`${MAY_SETTLE} AND ${IS_CURRENT}`));
+const disableSubscription = prepared(disableFailing(sql`${HAS_TOKEN} AND ${IS_CURRENT}`));
+
+/** When the subscription is to be dispatched, to send or to end deliveries; null if there is nothing to do. */
+const DISPATCH_AT = sql<number | null>`CASE WHEN NOT ${IS_WRITABLE} THEN NULL
+  WHEN ${subscriptions.hasToEnd} THEN 0 WHEN ${isActive()} THEN ${nextSendAt()} END`;
 
 /** Leases the subscription if something may be sent, or deliveries are to be ended, which any queue may do. */
-const lease = (mayTake: SQL) =>
-  prepared(
-    qb
-      .update(subscriptions)
-      .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
-      .where(
-        sql`${SUBSCRIPTION} AND ${mayTake} AND ${IS_WRITABLE} AND (${subscriptions.hasToEnd}
-          OR ${isActive()} AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND ${nextSendAt()} <= ${NOW})`,
-      ),
-  );
-
-/** For `claim`, whose first try may have leased it. */
-const leaseIfFree = lease(sql`(${IS_FREE} OR ${WE_LEASED_LAST})`);
-/**
- * For `settle`, which takes no lease that it has lost, even if the subscription is free again. Otherwise this dispatch would
- * be `leasedBy` again. If the reply were lost, the second try would then overwrite what the other dispatch has stored.
- */
-const leaseAgain = lease(WE_LEASED_LAST);
+const lease = prepared(
+  qb
+    .update(subscriptions)
+    .set({ leasedBy: TOKEN, leasedUntil: sql`${sql.placeholder("until")}` })
+    .where(
+      sql`${SUBSCRIPTION} AND ${IS_FREE} AND ${DISPATCH_AT} <= ${NOW}
+        AND (${subscriptions.hasToEnd} OR ${subscriptions.slow} = ${sql.placeholder("isSlow")})`,
+    ),
+);
 
 const selectSubscription = prepared(
   qb
@@ -365,27 +351,26 @@ const selectSubscription = prepared(
       failures: subscriptions.failures,
       epoch: subscriptions.epoch,
       nextMessageAt: subscriptions.nextMessageAt,
-      // If this dispatch leases the subscription, the workspace is writable, so this is `hasToEnd`.
-      mustEnd: sql`(${subscriptions.hasToEnd} AND ${IS_WRITABLE})`.mapWith(Boolean),
-      maySend: sql`(${isActive()} AND ${IS_WRITABLE})`.mapWith(Boolean),
+      token: sql<string>`${TOKEN}`,
       isLeased: IS_LEASED.mapWith(Boolean),
-      leasedElsewhere: sql`NOT (${WE_LEASED_LAST} OR ${IS_FREE})`.mapWith(Boolean),
-      nextSendAt: nextSendAt(),
+      hasToEnd: subscriptions.hasToEnd,
+      dispatchAt: DISPATCH_AT,
       storedResponses: responsesOn(sql.placeholder("today")),
     })
     .from(subscriptions)
-    .where(SUBSCRIPTION),
+    // Another dispatch that leases it looks for more before it releases the lease.
+    .where(sql`${SUBSCRIPTION} AND (${IS_LEASED} OR ${IS_FREE})`),
 );
 
 /** While deliveries are to be ended, nothing is claimed. So a cancelled delivery is not sent, although it still says `pending`. */
 const selectDue = prepared(selectDueOf(sql`${IS_LEASED} AND NOT ${subscriptions.hasToEnd}`));
 
-/** Reads the subscription after the other statements of a transaction, and what may be sent if it was `leased`. */
-function toClaim(leased: Part | undefined, values: Record<string, unknown>): Statements<Claim> {
+/** Ends a transaction: leases the subscription if `mayLease`, and reads it and what may be sent then. */
+function toClaim(mayLease: boolean, values: Record<string, unknown>): Statements<Claim> {
   const statements = combine({
-    leased,
+    leased: mayLease ? lease(values) : undefined,
     found: selectSubscription(values),
-    due: leased && selectDue(values),
+    due: mayLease ? selectDue(values) : undefined,
   });
   return readAs(statements, ({ found: [subscription], due = [] }) =>
     subscription ? { subscription, due } : null,

@@ -1,6 +1,5 @@
 import { openNamed } from "../db/databases.ts";
-import { succeeded } from "../delivery/outcome.ts";
-import { CONCURRENCY_MAX } from "../delivery/policy.ts";
+import { CONCURRENCY_MAX, succeeded } from "../delivery/policy.ts";
 import { createSender, type Sender } from "../delivery/send.ts";
 import { isWakeUp, noteMessage, sendWakeUps, type WakeUpMessage } from "../delivery/wake.ts";
 import { log, logError } from "../log.ts";

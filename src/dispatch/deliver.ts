@@ -1,9 +1,9 @@
 import { POST_TIMEOUT_MS, RESPONSES_PER_DAY, STOPS_WITHIN_MS } from "../contract/limits.ts";
 import { commit, type Database } from "../db/client.ts";
-import { type LastAttempt, PRIORITY } from "../db/schema.ts";
+import { PRIORITY } from "../db/schema.ts";
 import { endDeliveries } from "../delivery/ending.ts";
-import { type AttemptOutcome, InvocationLimit, statusOf } from "../delivery/outcome.ts";
 import {
+  type AttemptOutcome,
   afterAttempt,
   chooseProbe,
   isOpen,
@@ -11,6 +11,7 @@ import {
   type PendingDelivery,
   type SendingState,
   stateOf,
+  statusOf,
 } from "../delivery/policy.ts";
 import type { PreparedDelivery, Sender } from "../delivery/send.ts";
 import { nextWakeUp, type QueueName, type WakeUp } from "../delivery/wake.ts";
@@ -69,7 +70,7 @@ export async function deliver(
 ): Promise<WakeUp | null> {
   // Measured by the monotonic clock, which cannot be set back.
   const isInTime = timeBudget(DISPATCH_MAX_MS);
-  const claimant: Claimant = { subscriptionId, queue, holder: crypto.randomUUID() };
+  const claimant: Claimant = { subscriptionId, queue };
   let transactions = 1;
   const mayGoOn = () => isInTime() && transactions < DISPATCH_TRANSACTIONS_MAX;
 
@@ -77,20 +78,19 @@ export async function deliver(
   let work = await claim(db, claimant, ports.now());
   while (work?.subscription.isLeased) {
     transactions++;
-    // A claim that has deliveries to end has read nothing due, so nothing is sent then.
-    if (work.subscription.mustEnd) await endAll();
+    if (work.subscription.hasToEnd) await endAll(work.subscription.token);
     const settlement = await sendClaimed(work, isValid, ports, connections);
     isValid = timeBudget(CLAIM_VALID_MS);
-    work = await settle(db, claimant, settlement, mayGoOn() && !settlement.isStopped, ports.now());
+    work = await settle(db, claimant, settlement, mayGoOn(), ports.now());
   }
   if (!work) return null;
   return nextWakeUp(work.subscription, ports.now());
 
   /** Ends deliveries without a request, in bounded pieces, while the dispatch has time. */
-  async function endAll(): Promise<void> {
+  async function endAll(token: string): Promise<void> {
     let exhausted = 0;
     for (let hasMore = true; hasMore && mayGoOn(); transactions++) {
-      const piece = await commit(db, endDeliveries({ ...claimant, now: ports.now() }));
+      const piece = await commit(db, endDeliveries({ subscriptionId, token, now: ports.now() }));
       exhausted += piece.exhausted;
       hasMore = piece.hasMore;
     }
@@ -115,9 +115,6 @@ function chooseProbes(
   return new Set(ofTypes.map((candidates) => chooseProbe(candidates, random())?.eventId));
 }
 
-/** The changes that the requests of a claim have made, and whether this invocation may make no more requests. */
-type Sent = Settlement & { isStopped: boolean };
-
 /**
  * Sends the claimed deliveries, at the concurrency of the subscription, until the claim is no longer valid, and waits
  * for the outcomes. Once a circuit opens, nothing more of its event type starts.
@@ -127,7 +124,7 @@ async function sendClaimed(
   isValid: () => boolean,
   ports: DispatchPorts,
   connections: number,
-): Promise<Sent> {
+): Promise<Settlement> {
   const probes = chooseProbes(subscription, due, ports.random);
   const outcomes: OutcomeToRecord[] = [];
   const dueNow = new Set<string>();
@@ -135,46 +132,34 @@ async function sendClaimed(
   const mayStart = (delivery: PendingDelivery) =>
     probes.has(delivery.eventId) || !isHeld(state, delivery);
   const prepared = ports.prepare(due.filter(mayStart), subscription);
-  let last: LastAttempt | null = null;
-  let isStopped = false;
   let { storedResponses } = subscription;
 
   const inFlight = new Set<Promise<void>>();
   for (const delivery of prepared) {
     while (inFlight.size >= Math.min(state.concurrency, connections)) await Promise.race(inFlight);
-    if (!isValid() || isStopped) break;
+    if (!isValid()) break;
     // The circuit of its type may have opened since.
     if (!mayStart(delivery)) continue;
     const sending = sendOne(delivery).finally(() => inFlight.delete(sending));
     inFlight.add(sending);
   }
   await Promise.all(inFlight);
-  const { epoch } = subscription;
+  const { token, epoch } = subscription;
   const disable = mustDisable(subscription, state, ports.now());
-  return { epoch, outcomes, state, dueNow: [...dueNow], disable, last, isStopped };
+  return { token, epoch, outcomes, state, dueNow: [...dueNow], disable };
 
   async function sendOne(delivery: PreparedDelivery): Promise<void> {
-    const { eventId, type, attemptsMade, priority, dueAt } = delivery;
+    const { eventId, type, priority, dueAt } = delivery;
     const startedClosed = !isOpen(state, type);
     const startedAt = ports.now();
-    const sent = await tryAttempt(delivery, startedAt);
-    if (!sent) {
-      isStopped = true;
-      return;
-    }
+    const { outcome, storedResponse } = await tryAttempt(delivery, startedAt);
     const endedAt = Math.max(startedAt, ports.now());
-    const { outcome, storedResponse } = sent;
     const ended = { delivery, outcome, startedAt, endedAt, startedClosed };
     const decision = afterAttempt(state, ended, ports.random());
     state = decision.state;
     // An earlier success in this claim may have made this event due at once. Its own attempt, made since, decides instead.
     dueNow.delete(eventId);
     for (const id of decision.dueNow) dueNow.add(id);
-    const status = outcome && statusOf(outcome);
-    const durationMs = endedAt - startedAt;
-    // An event that cannot be read says nothing about the endpoint.
-    if (outcome && outcome.kind !== "unreadable")
-      last = { at: startedAt, outcome: outcome.kind, status, durationMs };
     const response = (await storedResponse) ?? null;
     const isStored = response !== null && storedResponses < RESPONSES_PER_DAY;
     if (isStored) storedResponses++;
@@ -182,31 +167,27 @@ async function sendClaimed(
       ...decision.delivery,
       eventId,
       type,
-      claimed: { attemptsMade, priority, dueAt },
+      claimed: { priority, dueAt },
       outcome: outcome?.kind ?? null,
-      status,
+      status: outcome && statusOf(outcome),
       startedAt,
-      durationMs,
+      durationMs: endedAt - startedAt,
       response: isStored ? response : null,
     });
   }
 
-  /**
-   * Makes an attempt. Returns a null `outcome` if an error of ours prevents it, and null if this invocation may make no more
-   * requests, so that the next dispatch sends the rest.
-   */
+  /** Makes an attempt. Returns a null `outcome` if an error of ours prevents it. */
   async function tryAttempt(
     delivery: PreparedDelivery,
     startedAt: number,
   ): Promise<{
     outcome: AttemptOutcome | null;
     storedResponse?: Promise<string | null> | undefined;
-  } | null> {
+  }> {
     try {
       const { storedResponse, ...outcome } = await ports.attempt(delivery, subscription, startedAt);
       return { outcome, storedResponse };
     } catch (error) {
-      if (error instanceof InvocationLimit) return null;
       return { outcome: error instanceof UnreadableEvent ? { kind: "unreadable" } : null };
     }
   }

@@ -7,7 +7,7 @@ import { insertFrom, qb } from "../db/builder.ts";
 import { combine, commit, type Database, prepared, type Statements } from "../db/client.ts";
 import { attempts, deliveries, events, PRIORITY, subscriptions } from "../db/schema.ts";
 import { countsToAdd, responsesOn, WITH_ADDED_COUNTS } from "../delivery/attempts.ts";
-import { type Outcome, statusOf } from "../delivery/outcome.ts";
+import { type Outcome, statusOf } from "../delivery/policy.ts";
 import { createSender, type PreparedDelivery } from "../delivery/send.ts";
 import type { WebhookDelivery } from "../events/bodies.ts";
 import { HARD_DELIVERIES } from "../events/samples.ts";

@@ -221,7 +221,6 @@ test("only the HTTP API knows Hono, and only folders with tables know Drizzle", 
 test("the policy, the signature, the targets and the window are pure", () => {
   const pure = [
     "delivery/policy.ts",
-    "delivery/outcome.ts",
     "endpoints/signature.ts",
     "endpoints/target.ts",
     "rate-limit/window.ts",
@@ -229,13 +228,7 @@ test("the policy, the signature, the targets and the window are pure", () => {
   const reached = imports.filter(({ from }) => pure.includes(from));
   expect(new Set(reached.map(({ to, specifier }) => to || specifier))).toEqual(
     new Set([
-      ...[
-        "primitives/bytes.ts",
-        "contract/limits.ts",
-        "contract/time.ts",
-        "ipaddr.js",
-        "delivery/outcome.ts",
-      ],
+      ...["primitives/bytes.ts", "contract/limits.ts", "contract/time.ts", "ipaddr.js"],
       // Their types.
       ...["contract/enumerations.ts", "db/schema.ts"],
     ]),

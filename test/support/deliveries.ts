@@ -22,7 +22,7 @@ import {
   subscriptions,
   workspaces,
 } from "../../src/db/schema.ts";
-import type { Outcome } from "../../src/delivery/outcome.ts";
+import type { Outcome } from "../../src/delivery/policy.ts";
 import { CONCURRENCY_MAX, INITIAL_STATE } from "../../src/delivery/policy.ts";
 import { createSender, type PreparedDelivery } from "../../src/delivery/send.ts";
 import {

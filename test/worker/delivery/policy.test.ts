@@ -13,7 +13,7 @@ import {
 } from "../../../src/contract/limits.ts";
 import { HOUR_MS } from "../../../src/contract/time.ts";
 import { PRIORITY } from "../../../src/db/schema.ts";
-import type { AttemptOutcome, Outcome } from "../../../src/delivery/outcome.ts";
+import type { AttemptOutcome, Outcome } from "../../../src/delivery/policy.ts";
 import {
   afterAttempt,
   chooseProbe,

@@ -1,5 +1,4 @@
 import { describe, expect, test, vi } from "vitest";
-import { InvocationLimit } from "../../../src/delivery/outcome.ts";
 import { post } from "../../../src/delivery/post.ts";
 import { answered, receivedBy, subscriberUrl } from "../../support/deliveries.ts";
 import { shortenTimers } from "../../support/timers.ts";
@@ -68,7 +67,7 @@ describe("a request", () => {
     expect((await post(subscriberUrl(), "{}", {}, NOW)).clue).toEqual({ error: "x".repeat(200) });
     const limit = "Too many subrequests by single Worker invocation.";
     fetch.mockRejectedValueOnce(new Error(limit));
-    await expect(postTo(subscriberUrl())).rejects.toThrow(InvocationLimit);
+    await expect(postTo(subscriberUrl())).rejects.toThrow(limit);
   });
 
   test.each([
@@ -104,8 +103,7 @@ describe("a request", () => {
     ["a date longer than any", `Mon, 05 Jan 2026 12:02:00 GMT (${"x".repeat(100)})`, null],
     ["nonsense", "soon", null],
     ["nothing", "", null],
-    ["longer than any wait", "9999999999", 31_536_000],
-    ["a number too large for any clock", "9".repeat(400), 31_536_000],
+    ["a number too large for any clock", "9".repeat(400), Number.POSITIVE_INFINITY],
   ])("parses the Retry-After of its response if it is %s", async (_, value, seconds) => {
     const url = `${subscriberUrl("status-503")}&retry-after=${encodeURIComponent(value)}`;
     expect(await postTo(url)).toEqual(answered(503, seconds));

@@ -146,42 +146,36 @@ describe("the next wake-up of a subscription", () => {
   const idle: WakeUpFacts = {
     subscriptionId: "sub",
     slow: false,
-    mustEnd: false,
-    maySend: true,
-    leasedElsewhere: false,
-    nextSendAt: null,
+    dispatchAt: null,
     nextMessageAt: 0,
   };
   const AT_ONCE = { subscriptionId: "sub", queue: "fast" };
   const LATER = NOW + 60_000;
 
   test.each<[string, Partial<WakeUpFacts>, object | null]>([
-    ["with nothing pending: none", {}, null],
-    ["with more due: at once", { nextSendAt: NOW }, AT_ONCE],
+    ["with nothing to do: none", {}, null],
+    ["with more to do: at once", { dispatchAt: NOW }, AT_ONCE],
     [
-      "with more due, in the slow queue",
-      { nextSendAt: NOW, slow: true },
+      "with more to do, in the slow queue",
+      { dispatchAt: NOW, slow: true },
       { ...AT_ONCE, queue: "slow" },
     ],
-    ["with more due later: then", { nextSendAt: LATER }, { ...AT_ONCE, wakeAt: LATER }],
+    ["with more to do later: then", { dispatchAt: LATER }, { ...AT_ONCE, wakeAt: LATER }],
     [
       "for which a message arrives in time: none",
-      { nextSendAt: LATER, nextMessageAt: LATER },
+      { dispatchAt: LATER, nextMessageAt: LATER },
       null,
     ],
     [
       "for which a message arrives too late: then",
-      { nextSendAt: LATER, nextMessageAt: LATER + 1 },
+      { dispatchAt: LATER, nextMessageAt: LATER + 1 },
       { ...AT_ONCE, wakeAt: LATER },
     ],
     [
       "for which the message has arrived, by a clock that is a second ahead: then",
-      { nextSendAt: NOW + 1_000, nextMessageAt: NOW + 1_000 },
+      { dispatchAt: NOW + 1_000, nextMessageAt: NOW + 1_000 },
       { ...AT_ONCE, wakeAt: NOW + 1_000 },
     ],
-    ["that may not be sent to: none", { nextSendAt: NOW, maySend: false }, null],
-    ["with more to end: at once", { mustEnd: true, maySend: false }, AT_ONCE],
-    ["that another dispatch leases: none", { nextSendAt: NOW, leasedElsewhere: true }, null],
   ])("%s", (_, found, expected) => {
     expect(nextWakeUp({ ...idle, ...found }, NOW)).toEqual(expected);
   });

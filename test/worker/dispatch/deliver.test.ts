@@ -4,7 +4,6 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
 import { attempts, PRIORITY, workspaces } from "../../../src/db/schema.ts";
-import { InvocationLimit } from "../../../src/delivery/outcome.ts";
 import { CLAIM_MAX, LEASE_MS } from "../../../src/dispatch/claims.ts";
 import {
   DISPATCH_MAX_MS,
@@ -259,21 +258,6 @@ describe("a dispatch", () => {
     expect((await statesOf(id)).pending).toBeGreaterThan(0);
   });
 
-  test("ends when its invocation may make no more requests, which is no failure of the endpoint", async () => {
-    const { id } = await owed(30, NOW);
-    const { posts, attempt } = subscriber(() => {
-      if (posts.length > 12) throw new InvocationLimit("Too many subrequests");
-      return OK;
-    });
-    const wakeUps = await dispatchAt(NOW, [id], attempt);
-    expect(wakeUps).toEqual([{ subscriptionId: id, queue: "fast" }]);
-    expect(await statesOf(id)).toEqual({ delivered: 12, pending: 18 });
-    const untouched = { failures: 0, circuits: {}, leasedUntil: 0 };
-    expect(await subscriptionRow(id)).toMatchObject(untouched);
-    await dispatchAt(NOW, [id], OK);
-    expect(await statesOf(id)).toEqual({ delivered: 30 });
-  });
-
   test("notes its last attempt as the last one of the subscription, unless it could not be made or read", async () => {
     const { id } = await owed(3, NOW);
     const errors = [null, new UnreadableEvent(), new Error("no encryption key")];
@@ -341,17 +325,6 @@ describe("a lease", () => {
     await lost.finish(late);
     expect(await deliveryTo(id)).toMatchObject({ ...delivery, attemptsMade: 1 });
     expect(await subscriptionRow(id)).toMatchObject({ failures });
-  });
-
-  test("that was lost is not taken again by a settlement", async () => {
-    const { id } = await owed(2, NOW);
-    let now = NOW;
-    const late = await heldDispatch(() => now, id);
-    await dispatchAt(LATER, [id], answered(503));
-    const state = await subscriptionRow(id);
-    now = LATER + HOUR_MS;
-    expect(await late.finish(OK)).toEqual([{ subscriptionId: id, queue: "fast" }]);
-    expect(await subscriptionRow(id)).toEqual(state);
   });
 
   test("that was lost disables nothing", async () => {
@@ -432,18 +405,6 @@ describe("if the reply to a settlement is lost, its second try", () => {
     expect(await countsOf(id)).toMatchObject({ "lead.created failed": 1 });
   });
 
-  test("counts nothing twice either if another attempt could not be made", async () => {
-    const { id, drafts } = await owed(2, NOW);
-    const broken = drafts[1]?.id;
-    await setDeliveries(id, { dueAt: NOW - 1 }, drafts[0]?.id);
-    await dispatchLosing(
-      id,
-      ({ eventId }) => (eventId === broken ? NOT_ATTEMPTED() : Promise.resolve(REJECTED)),
-      async () => {},
-    );
-    expect(await countsOf(id)).toMatchObject({ "lead.created failed": 1 });
-  });
-
   test("claims what was recorded in the meantime", async () => {
     const { id, workspaceId } = await owed(1, NOW);
     await dispatchLosing(id, OK, () => announceLeads(workspaceId, 1, NOW));
@@ -475,12 +436,6 @@ describe("if the reply to a settlement is lost, its second try", () => {
       attemptsMade: 1,
       deliveredEarlier: true,
     });
-  });
-
-  test("does not end a note of an overflow that was made in the meantime", async () => {
-    const { id } = await owed(1, NOW);
-    await dispatchLosing(id, OK, () => setSubscription(id, { pendingExhaustedAt: NOW + 1 }));
-    expect((await subscriptionRow(id)).pendingExhaustedAt).toBe(NOW + 1);
   });
 });
 

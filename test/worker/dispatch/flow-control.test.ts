@@ -5,8 +5,7 @@ import { randomId } from "../../../src/contract/ids.ts";
 import { DISABLE_AFTER_MS, RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
 import { PRIORITY, replays } from "../../../src/db/schema.ts";
-import type { Outcome } from "../../../src/delivery/outcome.ts";
-import type { PendingDelivery } from "../../../src/delivery/policy.ts";
+import type { Outcome, PendingDelivery } from "../../../src/delivery/policy.ts";
 import { announce, draftEvent } from "../../../src/events/outbox.ts";
 import type { PageBody } from "../../../src/http/paging.ts";
 import {
