@@ -94,6 +94,7 @@ export const STATE_COLUMNS = Object.keys(INITIAL_STATE) as (keyof SendingState)[
 export interface PendingDelivery {
   eventId: string;
   type: WebhookEvent;
+  /** Resends come first. Then come events that were not tried yet, retries, and replays (`PRIORITY`). */
   priority: Priority;
   /** Steps of its retry schedule that are used up. */
   stepsUsed: number;
