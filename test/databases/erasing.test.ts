@@ -97,6 +97,7 @@ test("an erasure that was cut off leaves the time at which a key was revoked bef
 test("a workspace is erased where it lives and where it has been: nothing is written to what it left", async () => {
   const { workspaceId } = await openSubscribedIn("DB");
   await platform.recordLeads({ workspaceId, leads: [leadReport("left")] });
+  await platform.updateWorkspace({ workspaceId, adminEmails: ["left@example.com"] });
   await moved(workspaceId, "DB_2");
   await cutOffErasure(workspaceId, "DB_2");
   // As somebody does who looked up long ago where it lives.
@@ -104,8 +105,9 @@ test("a workspace is erased where it lives and where it has been: nothing is wri
   await expect(rowsIn("DB", write, workspaceId)).rejects.toThrow("moving: try again");
   await cleanUp();
   expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);
-  const dataKey = "SELECT sealed_data_key FROM workspaces WHERE id = ?";
-  expect(await valueIn("DB", dataKey, workspaceId)).toBe(null);
+  const left =
+    "SELECT json_array(name, admin_emails, sealed_data_key) FROM workspaces WHERE id = ?";
+  expect(await valueIn("DB", left, workspaceId)).toBe('["","[]",null]');
   const refusal = "workspaceId: this workspace is being erased";
   expect(await errorOf(platform.createApiKey({ workspaceId }))).toContain(refusal);
   await eraseAll(workspaceId);

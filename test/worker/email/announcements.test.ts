@@ -471,9 +471,12 @@ describe("subscriptions of a workspace to one host", () => {
     const { workspaceId, ids } = await failingAt(many(20));
     await storeEvents(workspaceId, ids[0] ?? "", 250, T0 + 1, "missed");
     const disabledAt = T0 + DISABLE_AFTER_MS;
-    for (const id of ids) await setSubscription(id, { disabledAt, disabledByFailures: true });
+    for (const id of ids) {
+      await setDeliveries(id, { state: "delivered" });
+      await setSubscription(id, { disabledAt, disabledByFailures: true });
+    }
     const [sent] = await sweepAt(disabledAt);
-    expect(sent?.text).toContain("Événements manqués\u00a0: au moins 250. ");
+    expect(sent?.text).toContain("Événements manqués\u00a0: au moins 249. ");
   });
 
   test("are told of no event that one of them missed before it failed", async () => {
@@ -487,6 +490,9 @@ describe("subscriptions of a workspace to one host", () => {
     const [sent] = await sweepAt(disabledAt);
     expect(sent?.text).toContain("2 webhooks de");
     expect(sent?.text).not.toContain("Événements manqués");
+    await setDeliveries(first, { state: "exhausted" });
+    const [reminder] = await sweepAt(disabledAt + REMINDER_WAIT_MS);
+    expect(reminder?.text).toContain("Événements manqués\u00a0: 1. ");
   });
 
   test("share their reminders, too", async () => {

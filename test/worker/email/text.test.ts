@@ -27,14 +27,15 @@ const inEnglish = (changes: Partial<Notification> = {}, branding = NO_PORTAL) =>
 const TIMEOUT = `${POST_TIMEOUT_MS / 1000}\u00a0secondes`;
 
 /** The day on which a subscription that goes on failing is disabled. */
-const DISABLED_ON = new Date(notification.since + DISABLE_AFTER_MS).toLocaleDateString("fr-FR", {
-  dateStyle: "long",
-  timeZone: "UTC",
-});
+const disabledOn = (locale: string) =>
+  new Date(notification.since + DISABLE_AFTER_MS).toLocaleDateString(locale, {
+    dateStyle: "long",
+    timeZone: "UTC",
+  });
 
 test.each([
   ["disabled", "désactivé", ["a été désactivé", "Réactivez ensuite", "ont été annulées"]],
-  ["failing", "en échec", [`désactivé, au plus tôt le ${DISABLED_ON} à`]],
+  ["failing", "en échec", [`désactivé, au plus tôt le ${disabledOn("fr-FR")} à`]],
 ] as const)(
   "the e-mail about a %s subscription has the facts and what to do",
   (kind, how, more) => {
@@ -71,28 +72,43 @@ test("an e-mail about a disabled subscription says what can be replayed, and unt
 });
 
 test.each([
-  ["answered", 401, "réponse HTTP 401", "secret"],
-  ["answered", 404, "réponse HTTP 404", "modifiez l’URL du webhook"],
-  ["answered", 410, "réponse HTTP 410", "supprimez ce webhook"],
-  ["answered", 308, "réponse HTTP 308", "l’URL finale"],
-  ["answered", 429, "réponse HTTP 429", "cette limite"],
-  ["answered", 500, "réponse HTTP 500", "journaux"],
-  ["answered", 418, "réponse HTTP 418", "le corps a été modifié"],
+  ["answered", 401, "réponse HTTP 401", "HTTP 401", "secret"],
+  ["answered", 404, "réponse HTTP 404", "HTTP 404", "modifiez l’URL du webhook"],
+  ["answered", 410, "réponse HTTP 410", "HTTP 410", "supprimez ce webhook"],
+  ["answered", 308, "réponse HTTP 308", "HTTP 308", "l’URL finale"],
+  ["answered", 429, "réponse HTTP 429", "HTTP 429", "cette limite"],
+  ["answered", 500, "réponse HTTP 500", "HTTP 500", "journaux"],
+  ["answered", 418, "réponse HTTP 418", "HTTP 418", "le corps a été modifié"],
   [
     "timed_out",
     null,
     `aucune réponse en ${TIMEOUT}`,
+    `no response within ${POST_TIMEOUT_MS / 1000} seconds`,
     "Répondez dès que l’événement est enregistré",
   ],
-  ["unreachable", null, "connexion impossible", "certificat TLS"],
-  ["unreachable", 526, "connexion impossible (526)", "Installez un certificat"],
-  ["refused", null, "URL bloquée par nos règles de sécurité", "adresse publique"],
-])("a last result that was %s (%s) reads: %s, with the advice: …%s…", (...row) => {
-  const [outcome, status, words, advice] = row;
+  ["unreachable", null, "connexion impossible", "no connection", "certificat TLS"],
+  [
+    "unreachable",
+    526,
+    "connexion impossible (526)",
+    "no connection (526)",
+    "Installez un certificat",
+  ],
+  [
+    "refused",
+    null,
+    "URL bloquée par nos règles de sécurité",
+    "URL blocked by our security rules",
+    "adresse publique",
+  ],
+])("a last result that was %s (%s) reads: %s or %s, with the advice: …%s…", (...row) => {
+  const [outcome, status, words, english, advice] = row;
   for (const kind of ["disabled", "failing"] as const) {
     const { text } = compose({ kind, last: { outcome, status } });
     expect(text).toContain(`Dernier résultat\u00a0: ${words}. `);
     expect(text.split("Que faire\u00a0? ")[1]).toContain(advice);
+    const translated = inEnglish({ kind, last: { outcome, status } });
+    expect(translated.text).toContain(`Last result: ${english}. `);
   }
 });
 
@@ -130,6 +146,8 @@ test.each(EMAIL_KINDS)("an e-mail of the kind %s is complete in English, too", (
   for (const text of [one.text, several.text, french])
     expect(text).not.toMatch(/subscription|abonnement/i);
   for (const text of Object.values(one)) expect(text).not.toMatch(/[éèàç»«]/);
+  if (kind === "failing")
+    expect(one.text).toContain(`will be disabled on ${disabledOn("en-GB")} at`);
   expect(inEnglish({ kind, isReminder: true }).subject).toBe(`Reminder: ${one.subject}`);
 });
 
