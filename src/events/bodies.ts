@@ -6,7 +6,7 @@ import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
 import { events, leads } from "../db/schema.ts";
 import { Automation } from "../records/automations.ts";
-import { decryptLead, LEAD_AS_JSON, Lead, parseLeadRow } from "../records/leads.ts";
+import { decryptLead, LEAD_AS_JSON, Lead, parseLeadRow, toLead } from "../records/leads.ts";
 import { Run } from "../records/runs.ts";
 import { expectDataKey, type WorkspaceKey } from "../workspaces/data-keys.ts";
 
@@ -101,7 +101,8 @@ export async function makeBody(
   { eventId, type, createdAt, storedBody, leadId, lead }: BodyRow,
 ): Promise<string> {
   if (leadId === null) return storedBody;
-  const data = lead && (await decryptLead(await expectDataKey(keys, owner), parseLeadRow(lead)));
+  const data =
+    lead && toLead(await decryptLead(await expectDataKey(keys, owner), parseLeadRow(lead)));
   if (!data) throw new UnreadableEvent(`${leadId} cannot be decrypted, or is gone`);
   return serializeBody(eventId, type, createdAt, data);
 }

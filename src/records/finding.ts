@@ -6,7 +6,7 @@ import { LEAD_SEARCH_MAX_LENGTH } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
 import type { Page, PageRequest } from "../db/page.ts";
-import { decryptPerson, findLead, type LeadRow, readLeadPage } from "./leads.ts";
+import { type DecryptedLead, findLead, readLeadPage } from "./leads.ts";
 import { PERSON, toPersonalData } from "./person.ts";
 
 /** Maximum leads that one query reads. */
@@ -56,10 +56,9 @@ export async function findPerson(
   after: Position | null,
 ): Promise<Page<FoundLead> & { unreadable: string[] }> {
   if (reference != null) {
-    const unreadable: string[] = [];
     const id = await derivedId("lead", workspaceId, reference);
-    const found = await findLead(db, keys, workspaceId, id, decrypting(unreadable));
-    return { items: found ? [found] : [], unreadable, next: null };
+    const lead = await findLead(db, keys, workspaceId, id);
+    return { ...splitUnreadable(lead ? [lead] : []), next: null };
   }
   const address = email != null ? sameEmail(email) : null;
   const numbers = numbersIn(phone ?? "");
@@ -108,8 +107,10 @@ async function search(
   let limit = READ_AT_ONCE;
   for (let queries = 0; queries < QUERIES_MAX && items.length < max; queries++) {
     const request = { limit, after: next };
-    const page = await readLeadPage(db, keys, workspaceId, request, decrypting(unreadable));
-    items.push(...page.items.filter((lead) => lead !== null).filter(isWanted));
+    const page = await readLeadPage(db, keys, workspaceId, request);
+    const read = splitUnreadable(page.items);
+    items.push(...read.items.filter(isWanted));
+    unreadable.push(...read.unreadable);
     next = page.next;
     if (next === null) break;
     // Pages of large leads are short, but SQLite reads as many as the limit asks for.
@@ -119,21 +120,16 @@ async function search(
   return { items, unreadable, next };
 }
 
-/** Returns a function that decrypts a lead, or else adds its id to `unreadable`. */
-function decrypting(unreadable: string[]) {
-  return async (dataKey: CryptoKey, row: LeadRow) => {
-    const found = await decryptFound(dataKey, row);
-    if (!found) unreadable.push(row.id);
-    return found;
-  };
-}
-
-async function decryptFound(dataKey: CryptoKey, row: LeadRow): Promise<FoundLead | null> {
-  const { id, source, agentId, createdAt } = row;
-  const person = await decryptPerson(dataKey, row);
-  return (
-    person && { id, source, agentId, ...toPersonalData(person), createdAt: isoTime(createdAt) }
-  );
+/** Separates the leads from the ids of those that cannot be decrypted. */
+function splitUnreadable(leads: DecryptedLead[]): { items: FoundLead[]; unreadable: string[] } {
+  const items: FoundLead[] = [];
+  const unreadable: string[] = [];
+  for (const { id, source, agentId, person, createdAt } of leads) {
+    if (!person) unreadable.push(id);
+    else
+      items.push({ id, source, agentId, ...toPersonalData(person), createdAt: isoTime(createdAt) });
+  }
+  return { items, unreadable };
 }
 
 /**

@@ -33,6 +33,11 @@ const LEAD_COLUMNS = {
 /** A lead as stored, with `sealed` in hexadecimal. */
 export type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference" | "eventId">;
 
+/** A lead with its personal data, which is null if it cannot be decrypted. */
+export interface DecryptedLead extends LeadRow {
+  person: ReportedPerson | null;
+}
+
 const LEAD_ORDER = { at: leads.createdAt, id: leads.id };
 
 /** The approximate size of a lead in JSON, without its personal data, in bytes. */
@@ -66,40 +71,38 @@ export async function listLeads(
 ): Promise<Page<Lead>> {
   let after = request.after;
   for (let pagesRead = 1; ; pagesRead++) {
-    const page = await readLeadPage(db, keys, workspaceId, { ...request, after }, decryptLead);
-    const items = page.items.filter((lead) => lead !== null);
+    const page = await readLeadPage(db, keys, workspaceId, { ...request, after });
+    const items = page.items.map(toLead).filter((lead) => lead !== null);
     if (items.length > 0 || page.next === null || pagesRead === DAMAGED_PAGES_MAX)
       return { items, next: page.next };
     after = page.next;
   }
 }
 
-/** Reads one page of the workspace's leads, newest first. @param decrypt decrypts a lead and shapes it. */
-export async function readLeadPage<Shown>(
+/** Reads one page of the workspace's leads, newest first. */
+export async function readLeadPage(
   db: Database,
   keys: string,
   workspaceId: string,
   request: PageRequest,
-  decrypt: (dataKey: CryptoKey, row: LeadRow) => Promise<Shown>,
-): Promise<Page<Shown>> {
+): Promise<Page<DecryptedLead>> {
   const loading = loadDataKey(db, keys, workspaceId);
   // A page without leads needs no key, so a failure only matters below.
   loading.catch(() => {});
   const { items: rows, next } = await readPage(db, { workspaceId }, request);
   if (rows.length === 0) return { items: [], next };
   const dataKey = await loading;
-  const items = await Promise.all(rows.map((row) => decrypt(dataKey, row)));
+  const items = await Promise.all(rows.map((row) => decryptLead(dataKey, row)));
   return { items, next };
 }
 
-/** Reads the workspace's lead with an id; null if there is none. @param decrypt decrypts it and shapes it. */
-export async function findLead<Shown>(
+/** Reads the workspace's lead with an id; null if there is none. */
+export async function findLead(
   db: Database,
   keys: string,
   workspaceId: string,
   id: string,
-  decrypt: (dataKey: CryptoKey, row: LeadRow) => Promise<Shown>,
-): Promise<Shown | null> {
+): Promise<DecryptedLead | null> {
   const [row] = await query(
     db,
     qb
@@ -108,7 +111,7 @@ export async function findLead<Shown>(
       .where(and(eq(leads.id, id), eq(leads.workspaceId, workspaceId))),
   );
   if (!row) return null;
-  return decrypt(await expectDataKey(keys, { workspaceId, ...row }), row);
+  return decryptLead(await expectDataKey(keys, { workspaceId, ...row }), row);
 }
 
 /** Reads the names of the workspace's leads among these ids; null for one that has none or cannot be decrypted. */
@@ -201,6 +204,11 @@ export async function decryptPerson(
   }
 }
 
+/** Decrypts the personal data of a lead, and adds it to the row. */
+export async function decryptLead(dataKey: CryptoKey, row: LeadRow): Promise<DecryptedLead> {
+  return { ...row, person: await decryptPerson(dataKey, row) };
+}
+
 /** The public shape of a lead. */
 export const Lead = z
   .object({
@@ -217,15 +225,14 @@ export const Lead = z
 
 export type Lead = z.infer<typeof Lead>;
 
-/** Decrypts a lead and returns its public shape; null if it cannot be decrypted. */
-export async function decryptLead(dataKey: CryptoKey, row: LeadRow): Promise<Lead | null> {
-  const person = await decryptPerson(dataKey, row);
-  if (!person) return null;
+/** Returns the public shape of a lead; null if it cannot be decrypted. */
+export function toLead(lead: DecryptedLead): Lead | null {
+  if (!lead.person) return null;
   return {
-    id: row.id,
-    source: row.source,
-    agent_id: row.agentId,
-    ...showPerson(person),
-    created_at: isoTime(row.createdAt),
+    id: lead.id,
+    source: lead.source,
+    agent_id: lead.agentId,
+    ...showPerson(lead.person),
+    created_at: isoTime(lead.createdAt),
   };
 }

@@ -19,7 +19,7 @@ export const RECORDS: Fault[] = [
     ["finding.ts", '.normalize("NFC")', "", "any spelling of an e-mail address is found"],
     ["finding.ts", "toStreamSafe(address.trim())", "address.trim()", "no search normalizes a long run of combining marks"],
     ["finding.ts", '[...new Set(wanted.split(" "))]', 'wanted.split(" ")', "a search compares each of its words once"],
-    ["finding.ts", "    if (!found) unreadable.push(row.id);\n", "", "a lead that may be a person's is named, even if it cannot be decrypted"],
+    ["finding.ts", "    if (!person) unreadable.push(id);\n    else", "    if (person)", "a lead that may be a person's is named, even if it cannot be decrypted"],
     ["person.ts", 'shownAs: "custom_fields"', 'shownAs: "customFields"', "public names are in snake case"],
     ["person.ts", "reported[name] ?? PERSONAL_FIELDS[name].absent", "reported[name]", "an absent field is null"],
     ["runs.ts", "        eq(automations.workspaceId, sql.placeholder(\"workspaceId\")),\n", "", "runs of another workspace's automation are not read"],
