@@ -79,10 +79,10 @@ async function openFull() {
   return workspace;
 }
 
-/** What is exported, apart from leases and messages, which belong to a database. */
+/** What is exported, apart from leases and messages, which belong to a database, and the use of keys, which goes on. */
 function comparable(items: ExportItem[]) {
   return items
-    .map(({ leasedBy, leasedUntil, nextMessageAt, ...item }) => JSON.stringify(item))
+    .map(({ leasedBy, leasedUntil, nextMessageAt, lastUsedAt, ...item }) => JSON.stringify(item))
     .sort();
 }
 
