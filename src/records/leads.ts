@@ -79,19 +79,17 @@ export async function listLeads(
   }
 }
 
-/** Reads one page of the workspace's leads, newest first. */
+/** Reads one page of the workspace's leads, newest first, and the workspace's data key at the same time. */
 export async function readLeadPage(
   db: Database,
   keys: string,
   workspaceId: string,
   request: PageRequest,
 ): Promise<Page<DecryptedLead>> {
-  const loading = loadDataKey(db, keys, workspaceId);
-  // A page without leads needs no key, so a failure only matters below.
-  loading.catch(() => {});
-  const { items: rows, next } = await readPage(db, { workspaceId }, request);
-  if (rows.length === 0) return { items: [], next };
-  const dataKey = await loading;
+  const [{ items: rows, next }, dataKey] = await Promise.all([
+    readPage(db, { workspaceId }, request),
+    loadDataKey(db, keys, workspaceId),
+  ]);
   const items = await Promise.all(rows.map((row) => decryptLead(dataKey, row)));
   return { items, next };
 }
