@@ -103,10 +103,7 @@ export function noteInvalidated(keys: GatedKey[]): Part {
 /** Closes a workspace for good, in its own database: ends its access and deletes its subscriptions. */
 export function closeWorkspace(id: string, now: number): Statements<unknown> {
   return combine({
-    access: qb
-      .update(workspaces)
-      .set({ accessGranted: false })
-      .where(and(eq(workspaces.id, id), eq(workspaces.accessGranted, true))),
+    access: qb.update(workspaces).set({ accessGranted: false }).where(eq(workspaces.id, id)),
     subscriptions: endSubscriptions(eq(subscriptions.workspaceId, id), { deletedAt: now }),
   });
 }
@@ -166,9 +163,8 @@ function eraseChunk(id: string): Statements<boolean> {
   const chunk = combine({
     erased: whileUnlocked(isOwn, eraseNext(OWNED, id)),
     found: qb.select({ id: workspaces.id }).from(workspaces).where(isOwn),
-    // The last move of the workspace is stored until the rows that it left are deleted.
-    moved: sql`DELETE FROM ${moves} WHERE ${moves.workspaceId} = ${id}
-      AND NOT EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isOwn})`,
+    // The directory may still have its last move.
+    moved: qb.delete(moves).where(eq(moves.workspaceId, id)),
   });
   return readAs(chunk, ({ found }) => found.length > 0);
 }
