@@ -44,8 +44,8 @@ const CHANGED_BY_PARSER =
 const HOST_MAX_LENGTH = 253;
 const LABEL_MAX_LENGTH = 63;
 
-/** The separators of labels, as the URL parser reads them (UTS 46). */
-const DOTS = /[.\u3002\uff0e\uff61]/;
+/** The separators of labels that NFKC leaves (UTS 46). */
+const DOTS = /[.\u3002]/;
 
 /**
  * More combining marks in a row than any language needs (Stream-Safe Text Format, UAX 15). The time to normalize a run

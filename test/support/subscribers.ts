@@ -25,7 +25,10 @@ export async function answerAsSubscriber(request: Request): Promise<Response> {
   const { hostname, pathname, searchParams } = new URL(request.url);
   if (hostname === "dns.example" && pathname === "/asked")
     return Response.json(asked.get(searchParams.get("name") ?? "") ?? 0);
-  if (hostname === "dns.example") return resolve(searchParams);
+  if (hostname === "dns.example")
+    return request.headers.get("accept") === "application/dns-json"
+      ? resolve(searchParams)
+      : new Response(null, { status: 415 });
   const posts = received.get(hostname) ?? [];
   if (request.method === "GET" && pathname === "/received") return Response.json(posts);
   received.set(hostname, posts);
@@ -80,6 +83,7 @@ const ADDRESSES: Record<string, [a: string[], aaaa: string[]]> = {
   private: [["10.0.0.1", "169.254.169.254"], ["fd00::1"]],
   mixed: [["10.0.0.1", "8.8.8.8"], []],
   privatev4: [["192.168.1.2"], []],
+  privatev6: [["8.8.8.8"], ["fd00::1"]],
   publicv6: [["127.0.0.1"], ["2606:4700:4700::1111"]],
   empty: [[], []],
   digits: [["8.8.8.8"], []],

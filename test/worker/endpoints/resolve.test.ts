@@ -47,7 +47,7 @@ async function lookUpsOf(url: string): Promise<unknown> {
 
 test.each<[Resolution, names: string]>([
   ["public", "public nov6-public"],
-  ["private", "private privatev4 mixed publicv6 half-private"],
+  ["private", "private privatev4 privatev6 mixed publicv6 half-private"],
   ["unresolvable", "nxdomain"],
   ["unknown", "half-public halfnx servfail empty garbage odd null nulls down"],
   ["unknown", "8.8.8.8 [2606:4700:4700::1111]"],

@@ -92,6 +92,7 @@ test.each<[what: string, fault: TargetFault | null, ...urls: string[]]>([
     "labels and a name of the greatest length",
     null,
     ...to(`${"a".repeat(63)}.example.com. ${"a.".repeat(121)}example.com.:8443`),
+    ...to(["。", "．", "｡"].map((dot) => `${"a".repeat(63)}${dot}例え${dot}jp`).join(" ")),
   ],
   [
     "another scheme",
