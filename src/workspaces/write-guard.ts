@@ -25,11 +25,11 @@ const REVOKED_KEPT_MS = HOUR_MS;
  */
 export function refuseWrites(workspaceId: string, keyId: string, now: number): Part {
   const { id, revokedKeys } = workspaces;
-  const recent = sql`SELECT key, value FROM json_each(${revokedKeys})
-    WHERE key <> ${keyId} AND value > ${now - REVOKED_KEPT_MS} UNION ALL SELECT ${keyId}, ${now}`;
+  const recent = sql`SELECT json_set(json_group_object(key, value), ${`$.${keyId}`}, ${now})
+    FROM json_each(${revokedKeys}) WHERE value > ${now - REVOKED_KEPT_MS}`;
   return qb
     .update(workspaces)
-    .set({ revokedKeys: sql`(SELECT json_group_object(key, value) FROM (${recent}))` })
+    .set({ revokedKeys: sql`(${recent})` })
     .where(eq(id, workspaceId));
 }
 

@@ -140,6 +140,7 @@ export const RECORDS: Fault[] = [
     ["audit-trail.ts", "${isFull} AND NOT ${isStored}", "${isFull}", "the last entry of a day is no omission if it is tried again"],
     ["audit-trail.ts", ".offset(max - 1)", ".offset(1e9)", "lasting entries of a tenant are bounded"],
     ["audit-trail.ts", "iif(${isErased}, NULL, ", "iif(${isErased} AND 0, NULL, ", "an erasure leaves no fields of a change that is noted after it"],
+    ["audit-trail.ts", "    IN_HISTORY,\n    inArray(auditTrail.result, MAY_HAVE_HAPPENED),\n", "    IN_HISTORY,\n", "a rejected call is not in the history of a workspace"],
   ]),
   ...faultsIn("lifecycle/", [
     ["erase.ts", "\n      .limit(GATES_AT_ONCE)", "", "a call tells a limited number of gates"],

@@ -6,7 +6,14 @@ import { openDatabase } from "../../../../src/db/client.ts";
 import type { Redelivered } from "../../../../src/history/views.ts";
 import { REDELIVERY_EXAMINED_MAX } from "../../../../src/replay/replay.ts";
 import { insertAuditEntry } from "../../../../src/workspaces/audit-trail.ts";
-import { deployedWith, openApi, openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
+import {
+  deployedWith,
+  errorOf,
+  openApi,
+  openWorkspace,
+  Platform,
+  SOME_TIME,
+} from "../../../support/api.ts";
 import { HOUR_MS, setDeliveries, subscribe, subscriberUrl } from "../../../support/deliveries.ts";
 import { interposed } from "../../../support/interposed.ts";
 import { keepLog } from "../../../support/log-lines.ts";
@@ -538,8 +545,10 @@ test("The history of a workspace says who deleted a webhook, and who opened the 
   expect((await portal.delete(`/webhooks/${ours.id}`)).status).toBe(204);
   expect((await api.delete(`/v1/webhooks/${theirs.id}`)).status).toBe(204);
   expect((await api.delete(`/v1/webhooks/${theirs.id}`)).status).toBe(404);
-  // A call that only reads is no change.
+  // A call that only reads is no change, and neither is one that is rejected.
   await Platform.readWorkspace({ workspaceId });
+  const rejected = Platform.createApiKey({ workspaceId, requestsPerWindow: 0 });
+  expect(await errorOf(rejected)).toContain("requestsPerWindow");
   const label = expect.stringMatching(/^CRM/);
   const changes = () => portal.get<{ items: WorkspaceChange[] }>("/changes");
   await expect.poll(async () => (await changes()).body.items.length).toBe(8);
