@@ -40,8 +40,9 @@ export function draftEvent<T extends WebhookDelivery>(
  * sent to them later. An event that no subscription lists is not stored.
  *
  * These statements come before those that write the record, in the same transaction. The condition therefore sees
- * the state before the write. They are safe to repeat: the condition has then ended, and if it holds once more, as for a
- * run whose automation was removed and reported again in between, the event that exists is not announced again.
+ * the state before the write. They are safe to repeat after a lost reply. The condition is then false, because the record
+ * is written. If the record was removed in between, as a run is with its automation, it is true again. But the event is
+ * stored by then, and a stored event is not announced again.
  *
  * @param condition returns an SQL condition on the record whose id an SQL expression has.
  */
@@ -58,7 +59,7 @@ export function announce(
   const isSubscriber = sql`${isListing} AND ${isActive()}`;
   // Only ids, so they fit into one parameter, unlike the bodies.
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
-  // The deliveries come first, because they are inserted only for an event that is not stored yet.
+  // The deliveries come first, because those of a stored event are not inserted again.
   return combine({
     deliveries: insertFrom(
       deliveries,
@@ -71,6 +72,7 @@ export function announce(
         priority: PRIORITY.untried,
         stepsUsed: 0,
         dueAt: now,
+        // A cancellation increments the epoch, and ends what was made pending before.
         pendingSinceEpoch: subscriptions.epoch,
       },
       sql`FROM json_each(${subjects}) AS draft JOIN ${subscriptions} ON ${isSubscriber}
@@ -86,6 +88,7 @@ export function announce(
           type,
           body: sql`coalesce(draft.value->>'body', '')`,
           leadId: sql`iif(draft.value->>'body' IS NULL, draft.value->>'subject', NULL)`,
+          // The deliveries of an event are found through these ids.
           owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isSubscriber})`,
           createdAt: now,
         },
