@@ -1,6 +1,6 @@
 import { MINUTE_MS } from "./contract/time.ts";
 import type { Database } from "./db/client.ts";
-import { DIRECTORY, databaseNames, openDirectory, openNamed } from "./db/databases.ts";
+import { DIRECTORY, databaseNames, openDatabase, openDirectory } from "./db/databases.ts";
 import { findUnapplied } from "./db/migrations.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { findLate } from "./delivery/wake.ts";
@@ -76,7 +76,7 @@ export async function findServiceHealth(env: Env, now: number): Promise<Health> 
 
 /** Finds the problems of a database. Reads a few rows for each subscription with pending deliveries. */
 async function problemsIn(env: Env, database: string, now: number): Promise<string[]> {
-  const db = openNamed(env, database);
+  const db = openDatabase(env, database);
   const isDirectory = database === DIRECTORY;
   const [{ wakeUps }, sizeBytes, unapplied, sweep, unbound] = await Promise.all([
     // The scheduled job should have woken these subscriptions ten minutes ago.

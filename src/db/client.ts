@@ -270,7 +270,7 @@ class ClientStatement {
 }
 
 /** Opens the database behind a D1 binding. Transient errors are retried. */
-export function openDatabase(binding: D1Client, guard?: Guard): Database {
+export function connect(binding: D1Client, guard?: Guard): Database {
   return overClient(new Client(binding, { guard }));
 }
 

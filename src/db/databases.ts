@@ -1,5 +1,5 @@
 import { isDatabaseName } from "../contract/database-names.ts";
-import { type Database, type Guard, openDatabase } from "./client.ts";
+import { connect, type Database, type Guard } from "./client.ts";
 
 /**
  * The database that is always bound. It holds the workspace directory (a routing table that maps each workspace to
@@ -32,10 +32,10 @@ export function bindingOf(env: Env, name: string): D1Database {
 }
 
 export function openDirectory(env: Env): Database {
-  return openDatabase(env.DB);
+  return connect(env.DB);
 }
 
 /** Opens a database by its name. @param guard precedes its transactions. @throws Error if there is none. */
-export function openNamed(env: Env, name: string, guard?: Guard): Database {
-  return openDatabase(bindingOf(env, name), guard);
+export function openDatabase(env: Env, name: string, guard?: Guard): Database {
+  return connect(bindingOf(env, name), guard);
 }

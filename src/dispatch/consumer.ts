@@ -1,4 +1,4 @@
-import { openNamed } from "../db/databases.ts";
+import { openDatabase } from "../db/databases.ts";
 import { CONCURRENCY_MAX, succeeded } from "../delivery/policy.ts";
 import { createSender, type Sender } from "../delivery/send.ts";
 import { isWakeUp, noteMessage, sendWakeUps, type WakeUpMessage } from "../delivery/wake.ts";
@@ -86,7 +86,7 @@ async function dispatch(
   connections: number,
 ): Promise<void> {
   try {
-    const db = openNamed(env, database);
+    const db = openDatabase(env, database);
     const next = await deliver(db, subscriptionId, queue, ports, connections);
     if (next && (await sendWakeUps(env, database, [next]))) await noteMessage(db, next);
   } catch (error) {

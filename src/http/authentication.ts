@@ -2,7 +2,7 @@ import type { Context, Next } from "hono";
 import { createMiddleware } from "hono/factory";
 import ipaddr from "ipaddr.js";
 import { ApiError } from "../contract/errors.ts";
-import { openNamed } from "../db/databases.ts";
+import { openDatabase } from "../db/databases.ts";
 import { mac } from "../encryption/key-ring.ts";
 import { toHex } from "../primitives/bytes.ts";
 import type { AddressName } from "../rate-limit/address-gate.ts";
@@ -46,7 +46,7 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   const database = await admit(c, keyHash);
   const guard = guardWrites(c.get("workspaceId"), { keyId: c.get("keyId") });
   c.set("database", database);
-  c.set("db", openNamed(c.env, database, guard));
+  c.set("db", openDatabase(c.env, database, guard));
   await next();
 });
 
@@ -59,7 +59,7 @@ async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Prom
     return readEarly(c, next, known, admit(c, keyHash));
   }
   const database = await admit(c, keyHash);
-  c.set("readAdmitted", (work) => work(openNamed(c.env, database)));
+  c.set("readAdmitted", (work) => work(openDatabase(c.env, database)));
   return next();
 }
 
@@ -77,11 +77,11 @@ async function readEarly(
   admission.catch(() => {});
   c.set("workspaceId", known.workspaceId);
   c.set("readAdmitted", async (work) => {
-    const early = work(openNamed(c.env, known.database));
+    const early = work(openDatabase(c.env, known.database));
     // A failure only matters once the request is admitted.
     early.catch(() => {});
     const database = await admission;
-    return database === known.database ? early : work(openNamed(c.env, database));
+    return database === known.database ? early : work(openDatabase(c.env, database));
   });
   await next();
   // A refusal, or an error of the gate, takes the place of the route's own response, such as a 400. A route that awaited a

@@ -2,7 +2,7 @@ import { and, eq, gt, inArray, isNotNull, isNull, sql } from "drizzle-orm";
 import { InputError } from "../contract/input.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Part, type Parts, type ResultsOf } from "../db/client.ts";
-import { DIRECTORY, openNamed } from "../db/databases.ts";
+import { DIRECTORY, openDatabase } from "../db/databases.ts";
 import { type MoveStage, moves, subscriptions, workspaces } from "../db/schema.ts";
 import { selectWakeUps, sendWakeUps } from "../delivery/wake.ts";
 import { eraseLeftBehind, isEmpty } from "../lifecycle/erase.ts";
@@ -53,7 +53,7 @@ export function commitIn<const P extends Parts>(
   database: string,
   parts: P,
 ): Promise<ResultsOf<P>> {
-  return inTime(database, commit(openNamed(env, database), parts), TIMEOUT_MS);
+  return inTime(database, commit(openDatabase(env, database), parts), TIMEOUT_MS);
 }
 
 /** Reads the move of a workspace, if there is one, and its database according to the directory. */
@@ -215,7 +215,7 @@ async function switchDirectory(env: Env, move: Move): Promise<void> {
 /** Unlocks the target, once the gates of all keys look up the workspace there. */
 async function openTarget(env: Env, move: Move): Promise<void> {
   const { workspaceId, from, to } = move;
-  const found = listLiveKeys(openNamed(env, DIRECTORY), workspaceId, Date.now());
+  const found = listLiveKeys(openDatabase(env, DIRECTORY), workspaceId, Date.now());
   const keys = await inTime(DIRECTORY, found, TIMEOUT_MS);
   const invalidated = Promise.all(keys.map((key) => invalidateKey(env, key)));
   await inTime("the gate of a key", invalidated, TIMEOUT_MS);

@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { Budget } from "../db/budget.ts";
-import { openNamed } from "../db/databases.ts";
+import { openDatabase } from "../db/databases.ts";
 import { CONFLICT_TRIES } from "../recording/automation-changes.ts";
 import {
   AutomationRecording,
@@ -63,7 +63,7 @@ export const removeAutomations = operation({
     const budget = new Budget(REMOVAL_MAX_MS);
     const env = budget.meter(call.env);
     const { ids, database } = await record({ ...call, env }, planRemoval, input);
-    const db = openNamed(env, database);
+    const db = openDatabase(env, database);
     const hasMore = () => budget.hasMore();
     return { done: await deleteRemovedRuns(db, input.workspaceId, ids, hasMore) };
   },

@@ -3,7 +3,7 @@ import { and, eq, isNull, sql } from "drizzle-orm";
 import { HOUR_MS } from "../contract/time.ts";
 import { aliasFields, qb } from "../db/builder.ts";
 import { commit, type Database, prepared, query, type ResultOf } from "../db/client.ts";
-import { DIRECTORY, openDirectory, openNamed } from "../db/databases.ts";
+import { DIRECTORY, openDatabase, openDirectory } from "../db/databases.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
 import { isLive } from "../workspaces/key-rows.ts";
 import {
@@ -202,7 +202,7 @@ export class KeyGate extends DurableObject<Env> {
       const status = await noteUseAndReadStatus(openDirectory(this.env), keyHash, now);
       if (!status || status.database === DIRECTORY) return status;
       const { database, workspaceId } = status;
-      const access = await findAccess(openNamed(this.env, database), workspaceId);
+      const access = await findAccess(openDatabase(this.env, database), workspaceId);
       if (access) return { ...status, ...access };
       // The workspace may have moved between the two reads.
       if (attempt === 2) throw new Error(`workspace ${workspaceId} is not in ${database}`);

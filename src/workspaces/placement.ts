@@ -7,8 +7,8 @@ import {
   databaseNames,
   hasOneDatabase,
   isBound,
+  openDatabase,
   openDirectory,
-  openNamed,
 } from "../db/databases.ts";
 import { DatabaseTimeout } from "../db/errors.ts";
 import { workspaces } from "../db/schema.ts";
@@ -37,7 +37,7 @@ export interface Placement {
 
 /** Opens a database by its name. @throws Error if none is bound under it. */
 export function placementIn(env: Env, database: string): Placement {
-  return { database, db: openNamed(env, database) };
+  return { database, db: openDatabase(env, database) };
 }
 
 /** Opens all bound databases. */
@@ -101,7 +101,7 @@ export async function queryIfReachable<T>(
   find: (db: Database) => Promise<T>,
 ): Promise<T | null> {
   try {
-    return await inTime(database, find(openNamed(env, database)));
+    return await inTime(database, find(openDatabase(env, database)));
   } catch (error) {
     logError("database_unreachable", error, { database });
     return null;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { openDatabase } from "../../src/db/client.ts";
+import { connect } from "../../src/db/client.ts";
 import { announceProblems } from "../../src/email/announce.ts";
 import type { EmailMessage } from "../../src/email/queue.ts";
 import { sweep } from "../../src/sweep.ts";
@@ -119,12 +119,12 @@ test("an announcement that cannot be recorded, because its workspace moves, stop
       await moveUntil(moving.workspaceId, "copying");
   };
   const bindings = { ...box.env, EMAILS: { sendBatch } as unknown as Queue };
-  const DB_2 = openDatabase(databaseOf("DB_2"));
+  const DB_2 = connect(databaseOf("DB_2"));
   for (let i = 0; i < 2; i++) await announceProblems(DB_2, bindings, Date.now());
   expect([countFor(moving, box), countFor(staying, box)]).toEqual([1, 1]);
   await moved(moving.workspaceId, "DB_3");
   // Once more, because nothing says that it was announced.
-  const DB_3 = openDatabase(databaseOf("DB_3"));
+  const DB_3 = connect(databaseOf("DB_3"));
   for (let i = 0; i < 2; i++) await announceProblems(DB_3, box.env, Date.now());
   expect([countFor(moving, box), countFor(staying, box)]).toEqual([2, 1]);
 });
@@ -149,7 +149,7 @@ test("an e-mail about a workspace that has moved since is sent", async () => {
   const administered = await openAdministered();
   await administered.disable();
   const box = mailbox();
-  await announceProblems(openDatabase(databaseOf("DB_2")), box.env, Date.now());
+  await announceProblems(connect(databaseOf("DB_2")), box.env, Date.now());
   await moved(administered.workspaceId, "DB_3");
   await box.consumeAt(Date.now());
   expect(box.sent.map(({ to }) => to)).toContain(administered.address);

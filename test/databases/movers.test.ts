@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { markMoved } from "../../scripts/restore/placements.ts";
 import { DAY_MS } from "../../src/contract/time.ts";
-import { commit, openDatabase } from "../../src/db/client.ts";
+import { commit, connect } from "../../src/db/client.ts";
 import { deleteEndedSubscriptions } from "../../src/delivery/ending.ts";
 import { deleteOldErasedLeads } from "../../src/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "../../src/lifecycle/retention.ts";
@@ -245,7 +245,7 @@ test("the sweep deletes nothing of a workspace that moves, whatever is due", asy
   const rows = () => rowsIn("DB_2", `SELECT ${counted}`, workspaceId);
   const before = await rows();
   await moveUntil(workspaceId, "copying");
-  const db = openDatabase(databaseOf("DB_2"));
+  const db = connect(databaseOf("DB_2"));
   await commit(db, deleteOldAutomations(later));
   await commit(db, deleteOldErasedLeads(Date.now()));
   await commit(db, deleteEndedSubscriptions(later));

@@ -1,6 +1,6 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
-import { commit, openDatabase } from "../../src/db/client.ts";
+import { commit, connect } from "../../src/db/client.ts";
 import { consume } from "../../src/dispatch/consumer.ts";
 import { sweep } from "../../src/sweep.ts";
 import {
@@ -43,7 +43,7 @@ function logged(event: string): Record<string, unknown>[] {
 async function openOwed(database: DatabaseName, now = Date.now(), count = 1) {
   const subscribed = await openSubscribedIn(database);
   const drafts = draftLeads(count, now);
-  const db = openDatabase(databaseOf(database));
+  const db = connect(databaseOf(database));
   await commit(db, announcement(subscribed.workspaceId, drafts, now));
   return { ...subscribed, id: subscribed.webhookId };
 }

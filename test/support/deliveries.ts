@@ -13,7 +13,7 @@ import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { randomId } from "../../src/contract/ids.ts";
 import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import { isoTime } from "../../src/contract/time.ts";
-import { commit, type D1Client, openDatabase } from "../../src/db/client.ts";
+import { commit, connect, type D1Client } from "../../src/db/client.ts";
 import {
   type Administrator,
   deliveries,
@@ -118,7 +118,7 @@ export async function subscribeMany(
 }
 
 function sealedDataKeyOf(workspaceId: string) {
-  return loadDataKeyToWrite(openDatabase(WORKSPACE_DB), env.ENCRYPTION_KEYS, workspaceId);
+  return loadDataKeyToWrite(connect(WORKSPACE_DB), env.ENCRYPTION_KEYS, workspaceId);
 }
 
 /** Drafts of events about new leads. */
@@ -308,7 +308,7 @@ export async function dispatchAt(
   const connections = Math.floor(CONCURRENCY_MAX / subscriptionIds.length);
   const wakeUps = await Promise.all(
     subscriptionIds.map(async (id) => {
-      const database = openDatabase(client);
+      const database = connect(client);
       const ports = portsAt(now, attempt);
       const wakeUp = await deliver(database, id, queue ?? own, ports, connections);
       if (wakeUp) await noteMessage(database, wakeUp);

@@ -1,7 +1,7 @@
 import type { Context, Next } from "hono";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
-import { openNamed } from "../../db/databases.ts";
+import { openDatabase } from "../../db/databases.ts";
 import { verifyPortalToken } from "../../platform/portal-token.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
 import { findPortalAccess } from "../../workspaces/workspaces.ts";
@@ -67,7 +67,7 @@ export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promis
   const { database, db } = placement;
   const guard = guardWrites(workspaceId, { issuedAt });
   c.set("database", database);
-  c.set("db", isChange ? openNamed(c.env, database, guard) : db);
+  c.set("db", isChange ? openDatabase(c.env, database, guard) : db);
   c.set("portal", { grant, name: access.name });
   await next();
 }

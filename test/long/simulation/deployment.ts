@@ -97,9 +97,7 @@ export function deploy(world: World, store: Store, worker: LoadedWorker) {
 
   /** The database of a workspace, as a request of a client uses it. */
   function openDatabaseOf(workspaceId: string) {
-    return worker.openDatabase(
-      store.binding(new Isolate(world, "http"), store.homeOf(workspaceId)),
-    );
+    return worker.connect(store.binding(new Isolate(world, "http"), store.homeOf(workspaceId)));
   }
 
   /** A client subscribes. @returns the subscription's id. */

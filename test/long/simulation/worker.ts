@@ -13,7 +13,7 @@ export interface LoadedWorker {
   consumeEmails: typeof import("../../../src/email/send.ts").consumeEmails;
   sweep: typeof import("../../../src/sweep.ts").sweep;
   commit: typeof import("../../../src/db/client.ts").commit;
-  openDatabase: typeof import("../../../src/db/client.ts").openDatabase;
+  connect: typeof import("../../../src/db/client.ts").connect;
   withoutRetries: typeof import("../../../src/db/client.ts").withoutRetries;
   insertSubscription: typeof import("../../../src/subscriptions/creation.ts").insertSubscription;
   loadDataKeyToWrite: typeof import("../../../src/workspaces/data-keys.ts").loadDataKeyToWrite;

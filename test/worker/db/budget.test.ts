@@ -5,8 +5,8 @@ import { expect, test, vi } from "vitest";
 import { Platform } from "../../../scripts/shared/limited-worker.ts";
 import { Budget, STATEMENTS_MAX } from "../../../src/db/budget.ts";
 import { qb } from "../../../src/db/builder.ts";
-import { combine, commit, openDatabase } from "../../../src/db/client.ts";
-import { openNamed } from "../../../src/db/databases.ts";
+import { combine, commit, connect } from "../../../src/db/client.ts";
+import { openDatabase } from "../../../src/db/databases.ts";
 import { workspaces } from "../../../src/db/schema.ts";
 import { isolated } from "../../support/deliveries.ts";
 import { interposed } from "../../support/interposed.ts";
@@ -20,7 +20,7 @@ function execute(budget: Budget, statements: number): Promise<void> {
 
 /** Executes so many statements in one batch, through metered bindings. */
 async function executeIn(metered: Env, statements: number): Promise<void> {
-  const db = openNamed(metered, DATABASE);
+  const db = openDatabase(metered, DATABASE);
   const one = qb.select({ id: workspaces.id }).from(workspaces).limit(1);
   await commit(db, combine(Array.from({ length: statements }, () => one)));
 }
@@ -61,7 +61,7 @@ test("a query that is repeated counts each time, and no more often than without 
     throw new Error("D1_ERROR: Network connection lost.");
   });
   const { DB: metered } = budget.meter({ ...env, DB });
-  await expect(openDatabase(metered).all(sql`SELECT 1`)).rejects.toThrow("Failed query");
+  await expect(connect(metered).all(sql`SELECT 1`)).rejects.toThrow("Failed query");
   expect([tries, budget.hasMore(6), budget.hasMore(7)]).toEqual([4, true, false]);
 });
 

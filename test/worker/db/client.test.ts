@@ -12,7 +12,7 @@ import { CONNECTION_LOST, observedDatabase } from "../../support/deliveries.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { shortenTimers } from "../../support/timers.ts";
 
-const { commit, openDatabase } = client;
+const { commit, connect } = client;
 const ID = { id: workspaces.id };
 
 /** A database that loses its first `failures` requests. */
@@ -28,10 +28,10 @@ test("a query that is awaited is retried, and so is a transaction", async () => 
   const its = eq(workspaces.id, id);
   const fields = { id: workspaces.id, adminEmails: workspaces.adminEmails };
   const [once, twice] = [failing(1), failing(2)];
-  const query = openDatabase(once.DB).select(fields).from(workspaces).where(its);
+  const query = connect(once.DB).select(fields).from(workspaces).where(its);
   expect(await query).toEqual([{ id, adminEmails: [] }]);
   expect(once.trips).toHaveLength(2);
-  const transaction = commit(openDatabase(twice.DB), {
+  const transaction = commit(connect(twice.DB), {
     written: qb.update(workspaces).set({ webhooksMax: 7 }).where(its).returning(ID),
     read: qb.select(fields).from(workspaces).where(its),
   });
@@ -41,7 +41,7 @@ test("a query that is awaited is retried, and so is a transaction", async () => 
 
 test("the error of a query leaves the Platform API without parameters", async () => {
   const { DB } = failing(Number.POSITIVE_INFINITY);
-  const query = openDatabase(DB).select(ID).from(workspaces);
+  const query = connect(DB).select(ID).from(workspaces);
   const thrown = await query.where(eq(workspaces.name, "zoe@example.com")).catch((error) => error);
   expect(String(thrown)).toContain("zoe@example.com");
   expect(causeOf(thrown)).toBe(CONNECTION_LOST);
@@ -59,7 +59,7 @@ test("columns with the same name are rejected until one has an alias", async () 
       .from(apiKeys)
       .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
       .where(eq(apiKeys.id, keyId));
-  const db = openDatabase(WORKSPACE_DB);
+  const db = connect(WORKSPACE_DB);
   const collision = joined({ key: apiKeys.id, workspace: workspaces.id });
   await expect(commit(db, collision)).rejects.toThrow("two selected columns are named id");
   const aliased = joined({ key: sql`${apiKeys.id}`.as("key"), workspace: workspaces.id });
@@ -77,7 +77,7 @@ test("the results of a transaction have the names of its parts, without those th
     skipped: undefined,
     after: qb.select({ name: workspaces.name }).from(workspaces).where(own),
   };
-  const results = await commit(openDatabase(WORKSPACE_DB), parts);
+  const results = await commit(connect(WORKSPACE_DB), parts);
   expect(Object.keys(results)).toEqual(["before", "nested", "after"]);
   expect(results.before).not.toEqual([{ name: "Renamed" }]);
   expect(results.nested.renamed).toBe(1);
@@ -89,7 +89,7 @@ test("the result of a write without RETURNING is undefined", async () => {
   const { workspaceId } = await openWorkspace();
   const renamed = qb.update(workspaces).set({ name: "Renamed" });
   const query = renamed.where(eq(workspaces.id, workspaceId));
-  expect(await commit(openDatabase(WORKSPACE_DB), query)).toBeUndefined();
+  expect(await commit(connect(WORKSPACE_DB), query)).toBeUndefined();
 });
 
 test("a JSON parameter has at most two megabytes, whatever its characters", () => {

@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, expect, test } from "vitest";
-import { openDatabase } from "../../../src/db/client.ts";
+import { connect } from "../../../src/db/client.ts";
 import type { Page, PageRequest } from "../../../src/db/page.ts";
 import { listAutomations } from "../../../src/records/automations.ts";
 import { listLeads } from "../../../src/records/leads.ts";
@@ -13,7 +13,7 @@ import { insertAutomations, insertRuns } from "../../support/rows.ts";
 const ROWS = 120;
 
 const { DB, rows } = meteredDatabase();
-const db = openDatabase(DB);
+const db = connect(DB);
 
 let workspaceId: string;
 let first: string;

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
-import { openDatabase } from "../../../src/db/client.ts";
+import { connect } from "../../../src/db/client.ts";
 import { findPosition, updatePosition } from "../../../src/db/sweep-positions.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 
 test("A position that is stored already is not written again", async () => {
   const { DB, rows } = meteredDatabase();
-  const db = openDatabase(DB);
+  const db = connect(DB);
   await updatePosition(db, "part", "1");
   const { written } = rows;
   await updatePosition(db, "part", "1");

@@ -2,7 +2,7 @@ import { and, eq, lt } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { PENDING_MAX } from "../../../src/contract/limits.ts";
-import { combine, commit, openDatabase } from "../../../src/db/client.ts";
+import { combine, commit, connect } from "../../../src/db/client.ts";
 import { deliveries, PRIORITY, workspaces } from "../../../src/db/schema.ts";
 import { updatePosition } from "../../../src/db/sweep-positions.ts";
 import { LEASE_MS } from "../../../src/dispatch/claims.ts";
@@ -260,7 +260,7 @@ test("withdrawing a workspace's access, and cancelling, read no other's deliveri
   await owed(500, NOW);
   const { workspaceId, id } = await owed(1, NOW);
   const { DB, rows } = meteredDatabase();
-  await commit(openDatabase(DB), cancelPendingOf(workspaceId));
+  await commit(connect(DB), cancelPendingOf(workspaceId));
   await dispatchOn(DB, NOW, [id], OK);
   expect(await statesOf(id)).toEqual({ cancelled: 1 });
   expect(rows.read).toBeLessThan(80 + 10 * LINES);

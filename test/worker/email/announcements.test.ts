@@ -11,7 +11,7 @@ import {
   TELL_AFTER_MS,
   WORKSPACE_EMAILS_PER_DAY,
 } from "../../../src/contract/limits.ts";
-import { commit, openDatabase } from "../../../src/db/client.ts";
+import { commit, connect } from "../../../src/db/client.ts";
 import { events, subscriptions, workspaces } from "../../../src/db/schema.ts";
 import { deleteEndedSubscriptions, noteOverflow } from "../../../src/delivery/ending.ts";
 import { ANNOUNCING_MAX_MS, announceProblems } from "../../../src/email/announce.ts";
@@ -611,7 +611,7 @@ describe("a sweep", () => {
         if (mail.held.length > 0) throw new Error("the isolate is gone");
       },
     });
-    await expect(announceProblems(openDatabase(DB), mail.env, now)).rejects.toThrow("is gone");
+    await expect(announceProblems(connect(DB), mail.env, now)).rejects.toThrow("is gone");
   }
 
   test("announces nothing twice, though another one overlaps", async () => {
@@ -654,7 +654,7 @@ describe("a sweep", () => {
     await failing();
     expect(await sweepAt(DUE)).toHaveLength(1);
     const { DB, trips } = observedDatabase();
-    await announceProblems(openDatabase(DB), mailbox().env, DUE + HOUR_MS);
+    await announceProblems(connect(DB), mailbox().env, DUE + HOUR_MS);
     expect(trips).toHaveLength(2);
   });
 
@@ -737,7 +737,7 @@ describe("a sweep", () => {
       );
     }
     const { DB, trips } = observedDatabase();
-    await announceProblems(openDatabase(DB), mailbox().env, DUE, () => false);
+    await announceProblems(connect(DB), mailbox().env, DUE, () => false);
     expect(trips).toHaveLength(2);
   });
 
@@ -748,7 +748,7 @@ describe("a sweep", () => {
       Array.from({ length: 5_000 }, (_, i) => ({ id: `whk_healthy${i}`, workspaceId })),
     );
     const { DB, rows } = meteredDatabase();
-    await announceProblems(openDatabase(DB), mailbox().env, DUE);
+    await announceProblems(connect(DB), mailbox().env, DUE);
     expect(rows.read).toBeLessThan(2_000);
     await env.DB.exec("DELETE FROM subscriptions WHERE id LIKE 'whk_healthy%'");
   });

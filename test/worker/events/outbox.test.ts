@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
-import { commit, openDatabase } from "../../../src/db/client.ts";
+import { commit, connect } from "../../../src/db/client.ts";
 import { selectWakeUps } from "../../../src/delivery/wake.ts";
 import { announce } from "../../../src/events/outbox.ts";
 import { deleteSubscription } from "../../../src/subscriptions/subscriptions.ts";
@@ -99,7 +99,7 @@ test("fan-out to 20 subscriptions is one statement, in one round trip with the r
   const { DB, trips } = observedDatabase();
   const news = announcement(workspaceId, drafts, NOW);
   const wakeUps = selectWakeUps(workspaceId, NOW);
-  const done = await commit(openDatabase(DB), { news, wakeUps });
+  const done = await commit(connect(DB), { news, wakeUps });
   expect(trips).toHaveLength(1);
   const writes = trips.flat().filter((text) => /INSERT INTO "?deliveries/i.test(text));
   expect(writes).toHaveLength(1);

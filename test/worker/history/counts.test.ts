@@ -2,7 +2,7 @@ import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { qb } from "../../../src/db/builder.ts";
-import { commit, openDatabase, prepared } from "../../../src/db/client.ts";
+import { commit, connect, prepared } from "../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../src/db/schema.ts";
 import {
   countAttempts,
@@ -42,7 +42,7 @@ const addAll = prepared(
 );
 /** Adds the counts of attempts to a subscription, whatever they are of. */
 const addTo = (id: string, attempts: EndedAttempt[], now = NOW) =>
-  commit(openDatabase(WORKSPACE_DB), addAll({ id, ...countsToAdd(countAttempts(attempts), now) }));
+  commit(connect(WORKSPACE_DB), addAll({ id, ...countsToAdd(countAttempts(attempts), now) }));
 
 const daysOf = async (id: string, now = NOW) =>
   toDays((await subscriptionRow(id)).dailyCounts, now);

@@ -9,7 +9,7 @@ import {
   RETRY_WAITS_SECONDS,
 } from "../../../src/contract/limits.ts";
 import { dayOf, isoTime } from "../../../src/contract/time.ts";
-import { openDatabase } from "../../../src/db/client.ts";
+import { connect } from "../../../src/db/client.ts";
 import { PRIORITY } from "../../../src/db/schema.ts";
 import {
   DELIVERIES_EXAMINED_MAX,
@@ -224,7 +224,7 @@ describe("listFailures", () => {
     });
     const filter = { state: "retrying" as const };
     const request = { limit: 10, after: null };
-    const { items } = await listFailuresOf(openDatabase(DB), env, workspaceId, filter, request);
+    const { items } = await listFailuresOf(connect(DB), env, workspaceId, filter, request);
     expect(items).toEqual([]);
   });
 
@@ -289,7 +289,7 @@ describe("listFailures", () => {
     await setDeliveries(id, { priority: PRIORITY.retry }, retrying[0]);
     const { DB, rows } = meteredDatabase();
     const request = { limit: 10, after: null };
-    const { items } = await listFailuresOf(openDatabase(DB), env, workspaceId, {}, request);
+    const { items } = await listFailuresOf(connect(DB), env, workspaceId, {}, request);
     expect(items).toHaveLength(10);
     expect(rows.read).toBeLessThan(300);
   });
@@ -300,7 +300,7 @@ describe("listFailures", () => {
     await fill(TODAY, 1_000, "exhausted");
     const { DB, rows } = meteredDatabase();
     const request = { limit: 10, after: { at: 0, id: eventIdAt(TODAY) } };
-    const page = await listFailuresOf(openDatabase(DB), env, workspaceId, {}, request);
+    const page = await listFailuresOf(connect(DB), env, workspaceId, {}, request);
     expect(page.items.map(({ eventId }) => eventId)).toEqual([oldest]);
     expect(rows.read).toBeLessThan(50);
   });
@@ -549,12 +549,12 @@ describe("the health of a subscription", () => {
     await setDeliveries(id, { priority: PRIORITY.untried });
     await fill(TODAY - DAY_MS, 1_200, "pending");
     const { DB, rows } = meteredDatabase();
-    const health = await findSubscriptionHealth(openDatabase(DB), env, id);
+    const health = await findSubscriptionHealth(connect(DB), env, id);
     expect(health).toMatchObject({ pending: 2_500, retrying: 1_200 });
     expect(rows.read).toBeLessThan(3_700 + 100);
     await fill(TODAY - 2 * DAY_MS, PENDING_COUNTED_MAX, "pending");
     rows.read = 0;
-    const more = await findSubscriptionHealth(openDatabase(DB), env, id);
+    const more = await findSubscriptionHealth(connect(DB), env, id);
     expect(more).toMatchObject({ pending: 2_500, retrying: PENDING_COUNTED_MAX });
     expect(rows.read).toBeLessThan(2_500 + PENDING_COUNTED_MAX + 100);
   });
@@ -568,7 +568,7 @@ describe("the health of a subscription", () => {
       .bind(eventIdAt(TODAY + 2_000))
       .run();
     const { DB, rows } = meteredDatabase();
-    const health = await findSubscriptionHealth(openDatabase(DB), env, id);
+    const health = await findSubscriptionHealth(connect(DB), env, id);
     expect(health).toMatchObject({ pending: 0, retrying: 300 });
     expect(rows.read).toBeLessThan(800 + 100);
   });
@@ -577,7 +577,7 @@ describe("the health of a subscription", () => {
     const { workspaceId, fill } = await filling();
     await fill(TODAY, 500, "pending");
     const { DB, rows } = meteredDatabase();
-    await listSubscriptionHealth(openDatabase(DB), env, workspaceId);
+    await listSubscriptionHealth(connect(DB), env, workspaceId);
     expect(rows.read).toBeLessThan(100);
   });
 
@@ -618,7 +618,7 @@ describe("a filtered list of deliveries", () => {
   /** The lengths of the pages of two, and the most rows that one of them read. */
   async function pagesOf(id: string, filter: DeliveryFilter) {
     const { DB, rows } = meteredDatabase();
-    const database = openDatabase(DB);
+    const database = connect(DB);
     const lengths: number[] = [];
     let [after, read] = [null, 0] as [{ at: number; id: string } | null, number];
     do {
@@ -665,7 +665,7 @@ describe("a filtered list of deliveries", () => {
     const { id, fill } = await filling();
     await fill(TODAY, 100);
     const { DB, rows } = meteredDatabase();
-    await listDeliveriesOf(openDatabase(DB), env, id, {}, { limit: 25, after: null });
+    await listDeliveriesOf(connect(DB), env, id, {}, { limit: 25, after: null });
     expect(rows.read).toBeLessThan(60);
   });
 });

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
-import { commit, openDatabase } from "../../../src/db/client.ts";
+import { commit, connect } from "../../../src/db/client.ts";
 import { deliveries, events } from "../../../src/db/schema.ts";
 import { findBacklog, findLedger, sumBacklogs, sumLedgers } from "../../../src/history/ledger.ts";
 import { cancelPendingOf } from "../../../src/subscriptions/subscriptions.ts";
@@ -127,7 +127,7 @@ test("the backlog reads rows for what is pending, whatever is settled next to it
   for (const within of [workspaceId, undefined]) {
     const { DB, rows } = meteredDatabase();
     const figures = { pending: 10, overdue: 10, oldestPendingSeconds: 600, oldestWebhookId: id };
-    expect(await findBacklog(openDatabase(DB), within, NOW)).toEqual(figures);
+    expect(await findBacklog(connect(DB), within, NOW)).toEqual(figures);
     expect(rows.read).toBeLessThan(100);
   }
   // A delivery that waits for its subscription is not overdue.

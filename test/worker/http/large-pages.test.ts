@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
-import { openDatabase } from "../../../src/db/client.ts";
+import { connect } from "../../../src/db/client.ts";
 import { listDeliveriesOf } from "../../../src/history/deliveries.ts";
 import {
   automationReport,
@@ -92,7 +92,7 @@ test("a page of deliveries reads sixteen leads at once for their names", async (
   await Platform.recordLeads({ workspaceId: own, leads });
   const { returned, DB } = observed();
   const request = { limit: 100, after: null };
-  const { items } = await listDeliveriesOf(openDatabase(DB), env, id, {}, request);
+  const { items } = await listDeliveriesOf(connect(DB), env, id, {}, request);
   expect(items.map(({ subject }) => subject).toSorted()).toEqual(
     numbers.map((n) => `Lead ${n}`).toSorted(),
   );

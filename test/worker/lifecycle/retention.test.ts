@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
-import { type Database, openDatabase } from "../../../src/db/client.ts";
+import { connect, type Database } from "../../../src/db/client.ts";
 import { attempts, events } from "../../../src/db/schema.ts";
 import { findPosition } from "../../../src/db/sweep-positions.ts";
 import { deleteExpired, parseRetention } from "../../../src/lifecycle/retention.ts";
@@ -110,7 +110,7 @@ describe("an event", () => {
           await redeliver(id, [drafts[0]?.id ?? ""], EXPIRED);
       },
     });
-    expect(await sweepAt(EXPIRED, openDatabase(DB))).toBe(0);
+    expect(await sweepAt(EXPIRED, connect(DB))).toBe(0);
     expect(await statesOf(id)).toEqual({ pending: 1 });
   });
 });
@@ -174,7 +174,7 @@ describe("a sweep of events", () => {
           if (texts.some((text) => /delete from "events"/i.test(text))) deletions++;
         },
       });
-      await sweepAt(EXPIRED + DAY_MS, openDatabase(DB), () => deletions < most);
+      await sweepAt(EXPIRED + DAY_MS, connect(DB), () => deletions < most);
       return left();
     };
     expect(await sweepFor(1)).toEqual([1, 2, 2]);
@@ -199,7 +199,7 @@ describe("a sweep of events", () => {
   test("reads a few rows for each workspace with nothing to delete", async () => {
     await Promise.all([1, 2, 3].map(() => stored(500, "delivered")));
     const { DB, rows } = meteredDatabase();
-    expect(await sweepAt(EXPIRED - HOUR_MS + MINUTE_MS, openDatabase(DB))).toBe(0);
+    expect(await sweepAt(EXPIRED - HOUR_MS + MINUTE_MS, connect(DB))).toBe(0);
     const workspaces = await env.DB.prepare("SELECT count(*) AS n FROM workspaces").first<number>(
       "n",
     );
@@ -220,7 +220,7 @@ describe("a sweep of events", () => {
   test("ends once it has examined all events and deleted none", async () => {
     await stored(2_500, "pending");
     const { DB, rows } = meteredDatabase();
-    expect(await sweepAt(EXPIRED + DAY_MS + MINUTE_MS, openDatabase(DB))).toBe(0);
+    expect(await sweepAt(EXPIRED + DAY_MS + MINUTE_MS, connect(DB))).toBe(0);
     expect(rows.read).toBeLessThan(7 * 2_500);
   });
 });

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
-import { commit, openDatabase } from "../../../src/db/client.ts";
+import { commit, connect } from "../../../src/db/client.ts";
 import { deliveries, events } from "../../../src/db/schema.ts";
 import {
   CHUNK_BYTES_MAX,
@@ -15,7 +15,7 @@ import { meteredDatabase } from "../../support/metered-database.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 
-const db = openDatabase(WORKSPACE_DB);
+const db = connect(WORKSPACE_DB);
 const OWNED = ownedTable(deliveries);
 
 /** So many deliveries of a new workspace, each with attempts whose responses have the maximum size. */
@@ -85,7 +85,7 @@ test("rows are counted without reading a row for each delivery", async () => {
     .run();
   const { DB, rows } = meteredDatabase();
   const tables = [ownedTable(events), OWNED];
-  const counted = await commit(openDatabase(DB), { rows: countRows(tables, workspaceId) });
+  const counted = await commit(connect(DB), { rows: countRows(tables, workspaceId) });
   expect(counted.rows).toBe(21_000);
   expect(rows.read).toBeLessThan(2_100);
 });

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { isoTime } from "../../../src/contract/time.ts";
-import { commit, openDatabase } from "../../../src/db/client.ts";
+import { commit, connect } from "../../../src/db/client.ts";
 import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import { insertApiKey, rotateKey } from "../../../src/workspaces/key-rows.ts";
 import {
@@ -288,7 +288,7 @@ describe("rollApiKey", () => {
       now + 1_000,
       now,
     );
-    const directory = openDatabase(env.DB);
+    const directory = connect(env.DB);
     const first = await commit(directory, rolled);
     expect(await commit(directory, rolled)).toEqual(first);
     expect((await Platform.listApiKeys({ workspaceId })).items).toHaveLength(2);
@@ -343,7 +343,7 @@ describe("A workspace with up to 500 live keys", () => {
     await Platform.revokeApiKey({ keyId });
     const about = { requestsPerWindow: null, createdAt: Date.now(), name: null, lastFour: "wxyz" };
     const key = { ...about, id: `key_${workspaceId}`, keyHash: workspaceId, workspaceId };
-    const directory = openDatabase(env.DB);
+    const directory = connect(env.DB);
     for (let twice = 0; twice < 2; twice++) await commit(directory, insertApiKey(key));
     expect(await shown(workspaceId, key.id)).toMatchObject({ lastFour: "wxyz" });
   });

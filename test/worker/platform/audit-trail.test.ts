@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { derivedId, randomId } from "../../../src/contract/ids.ts";
 import { DAY_MS } from "../../../src/contract/time.ts";
-import { openDatabase } from "../../../src/db/client.ts";
+import { connect } from "../../../src/db/client.ts";
 import { listApiKeys } from "../../../src/platform/api-keys.ts";
 import { invoke } from "../../../src/platform/invoke.ts";
 import { createWorkspace, readWorkspace } from "../../../src/platform/workspaces.ts";
@@ -205,7 +205,7 @@ describe("the audit trail", () => {
   test("has an entry once, however often its insertion is retried", async () => {
     const call = { method: "ledger", workspaceId: "wks_0retried", ids: [], actor: null };
     const entry = { ...call, at: Date.now(), id: "same", via: "rpc", result: "ok", durationMs: 0 };
-    for (let i = 0; i < 2; i++) await insertAuditEntry(openDatabase(env.DB), entry);
+    for (let i = 0; i < 2; i++) await insertAuditEntry(connect(env.DB), entry);
     expect(await trailOf("wks_0retried")).toHaveLength(1);
   });
 });

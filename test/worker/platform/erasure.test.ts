@@ -4,7 +4,7 @@ import { describe, expect, test, vi } from "vitest";
 import { derivedId } from "../../../src/contract/ids.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { STATEMENTS_MAX } from "../../../src/db/budget.ts";
-import { commit, openDatabase } from "../../../src/db/client.ts";
+import { commit, connect } from "../../../src/db/client.ts";
 import { attempts, erasedLeads, leads } from "../../../src/db/schema.ts";
 import { findLate } from "../../../src/delivery/wake.ts";
 import { beginErasure, closeWorkspace, eraseAllRows } from "../../../src/lifecycle/erase.ts";
@@ -138,7 +138,7 @@ describe("eraseLeads", () => {
     await announceLeads(workspaceId, 500, Date.now());
     await fillLeads(workspaceId, 500);
     const { DB, rows } = meteredDatabase();
-    await commit(openDatabase(DB), eraseLeadRows(workspaceId, [first], Date.now()));
+    await commit(connect(DB), eraseLeadRows(workspaceId, [first], Date.now()));
     expect(await db.select().from(leads).where(sql`id = ${first}`)).toEqual([]);
     expect(rows.read).toBeLessThan(200);
   });
@@ -285,7 +285,7 @@ describe("eraseWorkspace", () => {
     const ids = Array.from({ length: 20_000 }, (_, i) => `whk_${i}`);
     await insertSubscriptions(ids.map((id) => ({ id, workspaceId: other })));
     const { DB, rows } = meteredDatabase();
-    const metered = openDatabase(DB);
+    const metered = connect(DB);
     expect(await eraseAllRows(metered, workspaceId, () => false)).toBe(false);
     expect(rows.read).toBeLessThan(45_000);
     expect(await eraseAllRows(metered, workspaceId, () => true)).toBe(true);

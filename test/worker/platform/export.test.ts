@@ -3,7 +3,7 @@ import { type Column, getTableColumns, getTableName } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { RECORD_MAX_BYTES } from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
-import { openDatabase } from "../../../src/db/client.ts";
+import { connect } from "../../../src/db/client.ts";
 import { leads } from "../../../src/db/schema.ts";
 import type { ExportItem } from "../../../src/lifecycle/export.ts";
 import { exportPage } from "../../../src/lifecycle/export.ts";
@@ -100,7 +100,7 @@ const HIDDEN = [
 /** What is exported of a workspace, and the rows that this reads. */
 async function meteredExport(workspaceId: string) {
   const { DB, rows } = meteredDatabase();
-  const db = openDatabase(DB);
+  const db = connect(DB);
   const pages = await pagesOf((cursor) =>
     exportPage(db, db, env.ENCRYPTION_KEYS, workspaceId, cursor),
   );

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { RECORD_MAX_BYTES } from "../../../src/contract/limits.ts";
-import { openDatabase } from "../../../src/db/client.ts";
+import { connect } from "../../../src/db/client.ts";
 import { findLeadIds, findPerson } from "../../../src/records/finding.ts";
 import { toPersonalData } from "../../../src/records/person.ts";
 import { leadReport, openWorkspace, Platform, pagesOf } from "../../support/api.ts";
@@ -99,13 +99,7 @@ describe("findLeads", () => {
     await fillLeads(workspaceId, 600, RECORD_MAX_BYTES);
     const { DB, rows } = meteredDatabase();
     const wanted = { email: CAMILLE.email };
-    const found = await findPerson(
-      openDatabase(DB),
-      env.ENCRYPTION_KEYS,
-      workspaceId,
-      wanted,
-      null,
-    );
+    const found = await findPerson(connect(DB), env.ENCRYPTION_KEYS, workspaceId, wanted, null);
     expect(found.unreadable.length).toBeGreaterThan(300);
     expect(rows.read).toBeLessThan(5_000);
   });
@@ -169,7 +163,7 @@ const PAGE = { limit: 10, after: null };
 
 test("no search normalizes a long run of combining marks, and a lead with one is found by its own text", async () => {
   const { workspaceId } = await openWorkspace();
-  const db = openDatabase(env.DB);
+  const db = connect(env.DB);
   const marked = { name: MARKS, email: `${MARKS}@x`, phone: MARKS.slice(450, 550) };
   const leads = [leadReport("marked", marked), leadReport("other", { email: "other@example.com" })];
   const { ids } = await Platform.recordLeads({ workspaceId, leads });
@@ -189,7 +183,7 @@ test("a search compares each of its words once, although one character can becom
   const { workspaceId } = await openWorkspace();
   const leads = [leadReport("arabic", { name: `${"\ufdfb".repeat(190)} \ufdfa` })];
   const { ids } = await Platform.recordLeads({ workspaceId, leads });
-  const db = openDatabase(env.DB);
+  const db = connect(env.DB);
   const text = "\ufdfa ".repeat(100);
   let found: unknown;
   const calls = await callsOf("includes", async () => {

@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { openDatabase } from "../../../src/db/client.ts";
+import { connect } from "../../../src/db/client.ts";
 import { openSecret } from "../../../src/endpoints/secrets.ts";
 import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
 import { loadDataKeyToWrite } from "../../../src/workspaces/data-keys.ts";
@@ -41,7 +41,7 @@ async function openSubscribed() {
     const standard = headers["webhook-signature"]?.split(" ");
     expect(combine(standard)).toEqual(combine(all.map((each) => each.standard)));
   };
-  const key = await loadDataKeyToWrite(openDatabase(WORKSPACE_DB), KEYS, workspaceId);
+  const key = await loadDataKeyToWrite(connect(WORKSPACE_DB), KEYS, workspaceId);
   const opened = (sealed: string) => openSecret(key, id, sealed);
   return {
     ...subscription,
@@ -97,7 +97,7 @@ describe("rotateWebhookSecret", () => {
 
   test("leaves the grace period of both secrets if it is called again after a lost reply", async () => {
     const { id, secret: old, current, earlier } = await openSubscribed();
-    const lost = rotateSecret(openDatabase(lossyDatabase("reply")), KEYS, id, 60, Date.now());
+    const lost = rotateSecret(connect(lossyDatabase("reply")), KEYS, id, 60, Date.now());
     await expect(lost).rejects.toThrow();
     const unseen = await current();
     const { secret } = await rotateSecret(db, KEYS, id, 60, Date.now());

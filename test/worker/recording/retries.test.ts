@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { ApiError } from "../../../src/contract/errors.ts";
-import { openDatabase } from "../../../src/db/client.ts";
+import { connect } from "../../../src/db/client.ts";
 import { controlAutomation } from "../../../src/recording/automation-changes.ts";
 import {
   type AutomationReport,
@@ -33,7 +33,7 @@ const report =
 const patch =
   (status: "active" | "paused"): Write =>
   ({ workspaceId, id, DB, at }) =>
-    controlAutomation(openDatabase(DB), workspaceId, id, status, () => at);
+    controlAutomation(connect(DB), workspaceId, id, status, () => at);
 
 const WRITES = {
   "a report that pauses": report({ status: "paused" }),

@@ -4,7 +4,7 @@ import { expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { DAY_MS } from "../../../src/contract/time.ts";
 import { CLEANUP_MAX } from "../../../src/db/budget.ts";
-import { commit, openDatabase } from "../../../src/db/client.ts";
+import { commit, connect } from "../../../src/db/client.ts";
 import { automations } from "../../../src/db/schema.ts";
 import { announce, draftEvent } from "../../../src/events/outbox.ts";
 import type { PageBody } from "../../../src/http/paging.ts";
@@ -74,7 +74,7 @@ async function hurried<T>(call: () => Promise<T>): Promise<T> {
   return call().finally(() => clock.mockRestore());
 }
 
-const db = openDatabase(env.DB);
+const db = connect(env.DB);
 
 test("A removed automation is gone at once, and its runs piece by piece until the call is done", async () => {
   const { workspaceId, api, id, kept, keptRuns, listed, remove } = await openFull(3_500);
@@ -108,7 +108,7 @@ test("A removal deletes a bounded number of runs in a transaction", async () => 
   const { workspaceId, id } = await openFull(3 * CLEANUP_MAX);
   await env.DB.prepare("UPDATE automations SET removed_at = 1 WHERE id = ?").bind(id).run();
   const { DB, trips } = observedDatabase();
-  const done = await deleteRemovedRuns(openDatabase(DB), workspaceId, [id], () => true);
+  const done = await deleteRemovedRuns(connect(DB), workspaceId, [id], () => true);
   // The first trip finds the automation.
   expect([done, trips.length]).toEqual([true, 1 + 3]);
 });

@@ -6,7 +6,7 @@ import { encodeCursor } from "../../../src/contract/cursor.ts";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { eventIdAt, randomId } from "../../../src/contract/ids.ts";
 import { isoTime } from "../../../src/contract/time.ts";
-import { commit, type Database, openDatabase } from "../../../src/db/client.ts";
+import { commit, connect, type Database } from "../../../src/db/client.ts";
 import { attempts, events, PRIORITY } from "../../../src/db/schema.ts";
 import { announce } from "../../../src/events/outbox.ts";
 import { findSubscriptionHealth, findUndeliveredSince } from "../../../src/history/health.ts";
@@ -225,7 +225,7 @@ describe("a redelivery", () => {
       before: async (trip) => void (trip === at && (await end(workspaceId, id))),
     });
     const range = { since: T0, until: null, states: ["cancelled", "missed"] as const };
-    await sendAgain(openDatabase(DB), id, range, T0).catch(() => {});
+    await sendAgain(connect(DB), id, range, T0).catch(() => {});
     expect(await statesOf(id)).toEqual({ cancelled: 1 });
     await commit(db, enableSubscription(id));
     await Platform.setWorkspaceAccess({ workspaceId, granted: true });
@@ -253,7 +253,7 @@ test("a redelivery reads only the events that it sends, whatever else is stored"
   const last = { lastAt: 1, lastOutcome: "answered", lastStatus: 200, lastDurationMs: 5 } as const;
   await setDeliveries(id, { ...last, state: "delivered", settledAt: 1, stepsUsed: 1 });
   const { DB, rows } = meteredDatabase();
-  const metered = openDatabase(DB);
+  const metered = connect(DB);
   const eventIds = drafts.slice(0, 20).map((draft) => draft.id);
   const again = () => sendAgain(metered, id, { eventIds }, now);
   for (const [max, work, result] of [
@@ -333,7 +333,7 @@ test.each<[string, (ids: string[]) => readonly string[] | Range]>([
   });
   const named = wanted(drafts.map((draft) => draft.id));
   const what = "since" in named ? named : { eventIds: named };
-  expect(await sendAgain(openDatabase(DB), id, what, NOW)).toMatchObject({ count: 3 });
+  expect(await sendAgain(connect(DB), id, what, NOW)).toMatchObject({ count: 3 });
   expect(await statesOf(id)).toEqual({ pending: 3 });
 });
 
@@ -409,7 +409,7 @@ describe("what a subscription did not get", () => {
         if (trip === 3) recorded = await announceOne(workspaceId, NOW + 50);
       },
     });
-    expect(await enableAndReplay(openDatabase(DB), id, T0, NOW)).toMatchObject({ count: 1 });
+    expect(await enableAndReplay(connect(DB), id, T0, NOW)).toMatchObject({ count: 1 });
     expect(await scheduleOf(id, NOW)).toEqual([[recorded, 0]]);
   });
 
@@ -474,7 +474,7 @@ describe("what a subscription did not get", () => {
     const { DB, rows } = meteredDatabase();
     const found = async (max: number) => {
       rows.read = 0;
-      const since = await findUndeliveredSince(openDatabase(DB), id);
+      const since = await findUndeliveredSince(connect(DB), id);
       expect(rows.read).toBeLessThan(max);
       return since;
     };
@@ -684,7 +684,7 @@ describe("a replay of a range", () => {
     const { DB } = observedDatabase({
       before: async (trip) => void (trip === 3 && (await setDeliveries(id, row, first))),
     });
-    expect(await sendAgain(openDatabase(DB), id, all, NOW)).toMatchObject({ count: 2 });
+    expect(await sendAgain(connect(DB), id, all, NOW)).toMatchObject({ count: 2 });
     expect(await statesOf(id)).toEqual(states);
     expect(await db.select().from(attempts).where(eq(attempts.eventId, first))).toEqual([]);
   });
@@ -742,7 +742,7 @@ describe("a resend by id", () => {
     const { DB } = observedDatabase({
       before: async (trip) => void (trip === 3 && (await resend(db, 0, 60))),
     });
-    await expect(resend(openDatabase(DB), 60, 41)).rejects.toMatchObject({
+    await expect(resend(connect(DB), 60, 41)).rejects.toMatchObject({
       message: expect.stringContaining("60 resends of the webhook are pending"),
     });
     expect(await scheduleOf(id, NOW)).toHaveLength(60);
@@ -787,7 +787,7 @@ test.each<[string, number, (db: Database, id: string, eventId: string) => Promis
   const { id, drafts } = await owed(1, T0);
   await setDeliveries(id, { state: "exhausted", stepsUsed: 11, settledAt: T0 });
   const { DB, trips } = observedDatabase({ after: failAtTrip(trip) });
-  await expect(act(openDatabase(DB), id, drafts[0]?.id ?? "")).rejects.toThrow("connection lost");
+  await expect(act(connect(DB), id, drafts[0]?.id ?? "")).rejects.toThrow("connection lost");
   expect(trips).toHaveLength(trip);
 });
 
@@ -801,7 +801,7 @@ test("Two replays of an event that had no delivery at once make one delivery of 
     // The look-up, the range, and its transaction.
     before: async (trip) => void (trip === 3 && (await sendAgain(db, id, range, NOW))),
   });
-  await sendAgain(openDatabase(DB), id, range, NOW);
+  await sendAgain(connect(DB), id, range, NOW);
   await expectLedger(workspaceId, { created: 1, pending: 1 });
 });
 

@@ -9,7 +9,7 @@ import {
   RESENDS_PENDING_MAX,
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, isoTime, MINUTE_MS } from "../../../src/contract/time.ts";
-import { openDatabase } from "../../../src/db/client.ts";
+import { connect } from "../../../src/db/client.ts";
 import { type ReplayFilter, replays, workspaces } from "../../../src/db/schema.ts";
 import type { Redelivered } from "../../../src/history/views.ts";
 import {
@@ -424,7 +424,7 @@ describe("the replays of a subscription", () => {
         await Platform.redeliver({ webhookId, since: isoTime(Date.parse(since) + 1) });
       },
     });
-    await sendAgain(openDatabase(DB), webhookId, rangeOf(since), Date.now());
+    await sendAgain(connect(DB), webhookId, rangeOf(since), Date.now());
     const { items } = await Platform.listReplays({ webhookId });
     expect(items.map(({ createdAt }) => Date.parse(createdAt))).toContain(0);
     await db.delete(replays).where(eq(replays.workspaceId, workspaceId));
@@ -439,7 +439,7 @@ describe("the replays of a subscription", () => {
     const lock = (writeLock: "draining" | null) =>
       db.update(workspaces).set({ writeLock }).where(eq(workspaces.id, moving.workspaceId)).run();
     await lock("draining");
-    const found = await findUnended(openDatabase(WORKSPACE_DB), Date.now() + HOUR_MS);
+    const found = await findUnended(connect(WORKSPACE_DB), Date.now() + HOUR_MS);
     await lock(null);
     // Of one workspace, those that wait longest come first.
     const ofMany = found.filter(({ workspaceId }) => workspaceId === many.workspaceId);
@@ -480,8 +480,8 @@ describe("the replays of a subscription", () => {
     const replay = await findReplay(db, webhookId, replayId, "replayId");
     expect(replay.scheduled).toBe(count);
     const { DB, rows } = meteredDatabase();
-    await listReplaysOf(openDatabase(DB), webhookId);
-    await endIfDone(openDatabase(DB), replay, Date.now());
+    await listReplaysOf(connect(DB), webhookId);
+    await endIfDone(connect(DB), replay, Date.now());
     expect(rows.read).toBeGreaterThan(2);
     expect(rows.read).toBeLessThan(20);
   });

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
-import { combine, commit, openDatabase } from "../../../src/db/client.ts";
+import { combine, commit, connect } from "../../../src/db/client.ts";
 import { chunk } from "../../../src/primitives/chunk.ts";
 import { endSessions } from "../../../src/workspaces/workspaces.ts";
 import { guardWrites, refuseWrites } from "../../../src/workspaces/write-guard.ts";
@@ -17,7 +17,7 @@ test("A key writes nothing in the hour after its revocation, however many others
     await commit(db, combine(keyIds.map((id) => refuseWrites(workspaceId, id, now + 3_599_999))));
   const write = (keyId: string) => {
     const guard = guardWrites(workspaceId, { keyId });
-    return commit(openDatabase(WORKSPACE_DB, guard), endSessions(workspaceId, -1));
+    return commit(connect(WORKSPACE_DB, guard), endSessions(workspaceId, -1));
   };
   for (const keyId of ["key_0", "key_300"])
     await expect(write(keyId)).rejects.toMatchObject({ code: "invalid_api_key" });
@@ -42,7 +42,7 @@ test("A session writes nothing from the millisecond on in which sessions were en
   );
   const write = (issuedAt: number) => {
     const guard = guardWrites(workspaceId, { issuedAt });
-    return commit(openDatabase(WORKSPACE_DB, guard), endSessions(workspaceId, -1));
+    return commit(connect(WORKSPACE_DB, guard), endSessions(workspaceId, -1));
   };
   await expect(write(row.endedAt)).rejects.toMatchObject({ code: "invalid_api_key" });
   expect(await write(row.endedAt + 1)).toBe(1);

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { encodeCursor } from "../../../../src/contract/cursor.ts";
 import { randomId } from "../../../../src/contract/ids.ts";
-import { openDatabase } from "../../../../src/db/client.ts";
+import { connect } from "../../../../src/db/client.ts";
 import type { Redelivered } from "../../../../src/history/views.ts";
 import { REDELIVERY_EXAMINED_MAX } from "../../../../src/replay/replay.ts";
 import { insertAuditEntry } from "../../../../src/workspaces/audit-trail.ts";
@@ -314,9 +314,9 @@ test("The last change with an API key that is an entry is no omission if it is t
     const { items } = await Platform.listAuditTrail({ workspaceId });
     return items.filter(({ method }) => method === "omitChanges").map((one) => one.at);
   };
-  for (let i = 0; i < 2; i++) await insertAuditEntry(openDatabase(env.DB), entry);
+  for (let i = 0; i < 2; i++) await insertAuditEntry(connect(env.DB), entry);
   expect(await omissions()).toEqual([]);
-  await insertAuditEntry(openDatabase(env.DB), { ...entry, id: "next" });
+  await insertAuditEntry(connect(env.DB), { ...entry, id: "next" });
   expect(await omissions()).toEqual([new Date(at).toISOString()]);
 });
 
