@@ -1,5 +1,5 @@
 import { HEADERS_MAX } from "../contract/limits.ts";
-import { openJson, sealJson } from "../encryption/seal.ts";
+import { decryptJson, encryptJson } from "../encryption/seal.ts";
 import { isReserved } from "../endpoints/headers.ts";
 import { logError } from "../log.ts";
 
@@ -57,7 +57,7 @@ export async function sealResponse(
     const masked = whole && maskResponse(whole, listSecrets(sent));
     const key = masked && (await openKey());
     if (!masked || !key) return null;
-    return await sealJson(key, ownerOf({ subscriptionId, eventId }), masked);
+    return await encryptJson(key, ownerOf({ subscriptionId, eventId }), masked);
   } catch (error) {
     logError("response_store_failed", error, { eventId, webhookId: subscriptionId });
     return null;
@@ -207,7 +207,7 @@ export async function openResponse(
   owner: DeliveryKey,
   sealed: string | null,
 ): Promise<StoredResponse | null> {
-  return sealed === null || !key ? null : openJson(key, ownerOf(owner), sealed);
+  return sealed === null || !key ? null : decryptJson(key, ownerOf(owner), sealed);
 }
 
 const ownerOf = ({ subscriptionId, eventId }: DeliveryKey) => `${subscriptionId}/${eventId}`;

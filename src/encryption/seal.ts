@@ -48,17 +48,21 @@ export async function open(ring: KeyRing, owner: string, sealed: string): Promis
  * @param owner the id of the record that the data belongs to; the result cannot be decrypted for any other.
  * @returns hexadecimal of the IV, the ciphertext and the tag.
  */
-export async function sealJson(key: CryptoKey, owner: string, data: unknown): Promise<Hex> {
+export async function encryptJson(key: CryptoKey, owner: string, data: unknown): Promise<Hex> {
   const box = await encrypt(key, owner, JSON.stringify(data));
   return box.toHex() as Hex;
 }
 
 /**
- * Decrypts data that `sealJson` has encrypted for the same owner.
+ * Decrypts data that `encryptJson` has encrypted for the same owner.
  *
  * @throws Error for another key or owner, or if the data was changed.
  */
-export async function openJson<Data>(key: CryptoKey, owner: string, sealed: string): Promise<Data> {
+export async function decryptJson<Data>(
+  key: CryptoKey,
+  owner: string,
+  sealed: string,
+): Promise<Data> {
   return JSON.parse(await decrypt(key, owner, fromHex(sealed)));
 }
 

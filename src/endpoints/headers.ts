@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { type Details, InputError } from "../contract/input.ts";
 import { HEADER_VALUE_MAX_LENGTH, HEADERS_MAX } from "../contract/limits.ts";
-import { openJson, sealJson } from "../encryption/seal.ts";
+import { decryptJson, encryptJson } from "../encryption/seal.ts";
 import { expectDataKey, type WorkspaceKey } from "../workspaces/data-keys.ts";
 
 /*
@@ -147,7 +147,7 @@ export async function sealHeadersUnder(
 ): Promise<{ headerNames: string[]; sealedHeaders: string | null }> {
   const headerNames = Object.keys(headers);
   if (headerNames.length === 0) return { headerNames, sealedHeaders: null };
-  return { headerNames, sealedHeaders: await sealJson(key, ownerOf(owner), headers) };
+  return { headerNames, sealedHeaders: await encryptJson(key, ownerOf(owner), headers) };
 }
 
 /** Decrypts the headers that each request carries. @throws Error if they cannot be decrypted. */
@@ -158,7 +158,7 @@ export async function openHeaders(
 ): Promise<CustomHeaders> {
   if (sealed === null) return {};
   const key = await expectDataKey(env.ENCRYPTION_KEYS, owner);
-  return openJson(key, ownerOf(owner), sealed);
+  return decryptJson(key, ownerOf(owner), sealed);
 }
 
 const ownerOf = ({ subscriptionId }: Pick<HeadersOwner, "subscriptionId">) =>

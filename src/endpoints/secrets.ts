@@ -1,7 +1,7 @@
 import { type Placeholder, type SQL, sql } from "drizzle-orm";
 import { toTexts } from "../db/builder.ts";
 import { subscriptions } from "../db/schema.ts";
-import { openJson, sealJson } from "../encryption/seal.ts";
+import { decryptJson, encryptJson } from "../encryption/seal.ts";
 import { expectDataKey, type WorkspaceKey } from "../workspaces/data-keys.ts";
 import { createSigner, type Signer } from "./signature.ts";
 
@@ -13,12 +13,12 @@ interface SealedSecrets extends WorkspaceKey {
 
 /** Encrypts a secret of a subscription under its workspace's data key. */
 export function sealSecret(key: CryptoKey, subscriptionId: string, secret: string) {
-  return sealJson(key, subscriptionId, secret);
+  return encryptJson(key, subscriptionId, secret);
 }
 
 /** Decrypts a secret that `sealSecret` has encrypted. @throws Error if it cannot be decrypted. */
 export function openSecret(key: CryptoKey, subscriptionId: string, sealed: string) {
-  return openJson<string>(key, subscriptionId, sealed);
+  return decryptJson<string>(key, subscriptionId, sealed);
 }
 
 /**

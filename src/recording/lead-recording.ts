@@ -4,7 +4,7 @@ import { LeadSource } from "../contract/enumerations.ts";
 import { WorkspaceId } from "../contract/fields.ts";
 import { derivedId, newEventId } from "../contract/ids.ts";
 import { leads as leadsTable } from "../db/schema.ts";
-import { sealJson } from "../encryption/seal.ts";
+import { encryptJson } from "../encryption/seal.ts";
 import { announce } from "../events/outbox.ts";
 import { insertLeads, isNotErased, type NewLead } from "../records/leads.ts";
 import { REPORTED_PERSON } from "../records/person.ts";
@@ -72,7 +72,7 @@ async function toNewLead(
     source,
     // The agent's name is not stored: a lead shows only the id of its agent.
     agentId: await derivedId("agent", workspaceId, agent.reference),
-    sealed: await sealJson(dataKey, id, person),
+    sealed: await encryptJson(dataKey, id, person),
     createdAt: createdAt ?? now,
     eventId: newEventId(now),
   };

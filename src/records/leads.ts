@@ -16,7 +16,7 @@ import {
 import { type Database, insertEach, query, type Statements } from "../db/client.ts";
 import { isOnPage, type Page, type PageRequest, preparePage } from "../db/page.ts";
 import { erasedLeads, leads } from "../db/schema.ts";
-import { openJson } from "../encryption/seal.ts";
+import { decryptJson } from "../encryption/seal.ts";
 import { logError } from "../log.ts";
 import type { Hex } from "../primitives/bytes.ts";
 import { expectDataKey, loadDataKey, sealedDataKeyOf } from "../workspaces/data-keys.ts";
@@ -195,7 +195,7 @@ export async function decryptPerson(
   { id, sealed }: Pick<LeadRow, "id" | "sealed">,
 ): Promise<ReportedPerson | null> {
   try {
-    return await openJson<ReportedPerson>(dataKey, id, sealed);
+    return await decryptJson<ReportedPerson>(dataKey, id, sealed);
   } catch (error) {
     logError("lead_decrypt_failed", error, { leadId: id });
     return null;

@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { sealJson } from "../../../src/encryption/seal.ts";
+import { encryptJson } from "../../../src/encryption/seal.ts";
 import { makeBody, UnreadableEvent } from "../../../src/events/bodies.ts";
 import { showPerson } from "../../../src/records/person.ts";
 import { createDataKey, openDataKey, openedDataKeys } from "../../../src/workspaces/data-keys.ts";
@@ -71,7 +71,7 @@ describe("the body of lead.created", () => {
     const person = { name: "Zoë", phone: "+33600000000", customFields: { budget: 1 } };
     const lead = JSON.stringify({
       ...{ id: "lea_1", source: "crm", agentId: "agt_1", createdAt: 1_700_000_000_000 },
-      sealed: await sealJson(key, "lea_1", person),
+      sealed: await encryptJson(key, "lea_1", person),
     });
     const event = {
       ...{ eventId: "evt_1", type: "lead.created" as const, leadId: "lea_1" },

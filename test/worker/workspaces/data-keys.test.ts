@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { openJson, sealJson } from "../../../src/encryption/seal.ts";
+import { decryptJson, encryptJson } from "../../../src/encryption/seal.ts";
 import { createDataKey, openDataKey, openedDataKeys } from "../../../src/workspaces/data-keys.ts";
 
 const KEYS = `test:${btoa("k".repeat(32))}`;
@@ -13,14 +13,14 @@ async function makeKey(workspaceId: string): Promise<CryptoKey> {
 test("Personal data is decrypted only with its key, for its lead", async () => {
   const data = { name: "Zoë", email: null, phone: null, customFields: {} };
   const key = await makeKey("wks_2");
-  const sealed = await sealJson(key, "lea_1", data);
-  expect(await sealJson(key, "lea_1", data)).not.toBe(sealed);
-  await expect(openJson(await makeKey("wks_3"), "lea_1", sealed)).rejects.toThrow();
-  await expect(openJson(key, "lea_2", sealed)).rejects.toThrow();
+  const sealed = await encryptJson(key, "lea_1", data);
+  expect(await encryptJson(key, "lea_1", data)).not.toBe(sealed);
+  await expect(decryptJson(await makeKey("wks_3"), "lea_1", sealed)).rejects.toThrow();
+  await expect(decryptJson(key, "lea_2", sealed)).rejects.toThrow();
   for (let i = 0; i < sealed.length / 2; i++) {
     const changed = Uint8Array.fromHex(sealed);
     changed[i] = (changed[i] ?? 0) ^ 1;
-    await expect(openJson(key, "lea_1", changed.toHex())).rejects.toThrow();
+    await expect(decryptJson(key, "lea_1", changed.toHex())).rejects.toThrow();
   }
 });
 
