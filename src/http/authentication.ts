@@ -6,7 +6,7 @@ import { openDatabase } from "../db/databases.ts";
 import { mac } from "../encryption/key-ring.ts";
 import { toHex } from "../primitives/bytes.ts";
 import type { AddressName } from "../rate-limit/address-gate.ts";
-import { callObject } from "../rate-limit/call.ts";
+import { callWithRetries } from "../rate-limit/call.ts";
 import {
   failingAddresses,
   type KnownKey,
@@ -124,7 +124,7 @@ export async function admit(c: Context<AppEnv>, keyHash: string): Promise<string
   // The gate adds the 429s that this isolate has repeated to the usage of the key.
   const uncounted = uncountedRefusals.get(keyHash);
   uncountedRefusals.delete(keyHash);
-  const result = await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) =>
+  const result = await callWithRetries(c.env, c.env.KEY_GATE, keyHash, (gate) =>
     gate.admit(keyHash, uncounted),
   );
   if (result.verdict === "unknown_key") {
@@ -191,7 +191,9 @@ export async function failedAuthentication(c: Context<AppEnv>): Promise<ApiError
     return rateLimited(known.rateLimit);
   }
   if (isPreflight(c)) return new ApiError("invalid_api_key");
-  const failure = await callObject(c.env, c.env.ADDRESS_GATE, network, (gate) => gate.fail(block));
+  const failure = await callWithRetries(c.env, c.env.ADDRESS_GATE, network, (gate) =>
+    gate.fail(block),
+  );
   const { blocked, rateLimit } = failure;
   c.set("rateLimit", rateLimit);
   failingAddresses.set(blocked === "network" ? network : block, { rateLimit }, calledAt);

@@ -7,7 +7,7 @@ import { DAY_MS, HOUR_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
 import { label } from "../primitives/text.ts";
-import { callObject, invalidateKey } from "../rate-limit/call.ts";
+import { callWithRetries, invalidateKey } from "../rate-limit/call.ts";
 import { hashApiKey, mintApiKey } from "../rate-limit/key-text.ts";
 import { type HourUsage, USAGE_HOURS } from "../rate-limit/window.ts";
 import { listCreatedBy } from "../subscriptions/subscriptions.ts";
@@ -180,7 +180,9 @@ async function show(env: Env, key: StoredKey): Promise<ApiKeyView> {
   const { keyHash, lastUsedAt } = key;
   // A key that was never used has no gate, and a call would create it.
   const hours =
-    lastUsedAt === null ? [] : await callObject(env, env.KEY_GATE, keyHash, (gate) => gate.usage());
+    lastUsedAt === null
+      ? []
+      : await callWithRetries(env, env.KEY_GATE, keyHash, (gate) => gate.usage());
   return {
     keyId: key.id,
     name: key.name,

@@ -12,7 +12,7 @@ const WAIT_MS = 20;
  *
  * @throws the error of the last call; a call to an overloaded object is not retried.
  */
-export function callObject<T extends Rpc.DurableObjectBranded, Reply>(
+export function callWithRetries<T extends Rpc.DurableObjectBranded, Reply>(
   { JURISDICTION: jurisdiction }: Env,
   binding: DurableObjectNamespace<T>,
   name: string,
@@ -46,7 +46,7 @@ export async function invalidateKey(
   { keyHash, lastUsedAt }: Pick<StoredKey, "keyHash" | "lastUsedAt">,
 ): Promise<void> {
   if (lastUsedAt === null) return;
-  await callObject(env, env.KEY_GATE, keyHash, (gate) => gate.forget());
+  await callWithRetries(env, env.KEY_GATE, keyHash, (gate) => gate.forget());
   // This comes last, because this isolate may cache another refusal during the call.
   recentRefusals.delete(keyHash);
 }
