@@ -201,8 +201,8 @@ interface ClientOptions {
   /** Maximum tries of a call that fails with a transient error, if not those of `retryTransient`. */
   tries?: number | undefined;
   /**
-   * Spends the statements of a call from a budget, once for all its tries. So a client with a budget makes one try, and the
-   * client above it makes the others.
+   * Spends the statements of a call from a budget. `Budget.meter` wraps a binding in a client that spends and makes one
+   * try. `connect` wraps that in another client, which makes the further tries.
    */
   spend?: (statements: number) => void;
   guard?: Guard | undefined;

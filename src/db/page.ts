@@ -127,10 +127,8 @@ function boundBytes<Row>(query: Nameable, { at, id }: Order, bytes?: SQL): RowQu
     Object.fromEntries(
       Object.keys(page._.selectedFields).map((name) => [name, rows[name] as SQLiteColumn]),
     );
-  const sizeOf = (rows: Columns) => {
-    const sizes = Object.values(rows).map((column) => sql`coalesce(octet_length(${column}), 4)`);
-    return bytes ?? sql.join(sizes, sql` + `);
-  };
+  // The names in `bytes` are fields of both queries below.
+  const sizeOf = (rows: Columns) => bytes ?? sumOfSizes(rows);
   const columns = columnsOf(page);
   const newest = sql`${columns[fieldOf(at)]} DESC, ${columns[fieldOf(id)]} DESC`;
   const pageBytes = sql<number>`sum(${sizeOf(columns)}) OVER (ORDER BY ${newest})`;
@@ -145,6 +143,11 @@ function boundBytes<Row>(query: Nameable, { at, id }: Order, bytes?: SQL): RowQu
     .from(sized)
     .where(sql`${sized.pageBytes} - (${sizeOf(row)}) <= ${PAGE_MAX_BYTES}`)
     .orderBy(sql`${sized.pageBytes}`) as never;
+}
+
+function sumOfSizes(rows: Columns): SQL {
+  const sizes = Object.values(rows).map((column) => sql`coalesce(octet_length(${column}), 4)`);
+  return sql.join(sizes, sql` + `);
 }
 
 /**

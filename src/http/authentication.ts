@@ -84,8 +84,8 @@ async function readEarly(
     return database === known.database ? early : work(openDatabase(c.env, database));
   });
   await next();
-  // A refusal, or an error of the gate, takes the place of the route's own response, such as a 400. A route that awaited a
-  // read has failed with it already. Hono has then handled it, as `c.error`, and must not log that error twice.
+  // A refusal, or an error of the gate, takes the place of the route's own response, such as a 400. If the route awaited a
+  // read, it has thrown the same error (`c.error`), and `handleError` has responded. It must not log the error twice.
   await admission.catch((failure) => {
     if (failure !== c.error) throw failure;
   });

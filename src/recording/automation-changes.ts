@@ -41,8 +41,8 @@ export const CONFLICT_TRIES = 50;
 /**
  * Pauses or activates an automation and announces it, unless it already has that status. If several clients change it
  * at once, one succeeds, and the others read the automation again. Each try takes the time anew, so that the events follow
- * the order of the changes. If the reply of a change is lost, the next try finds its status, and leaves waking to the
- * scheduled job.
+ * the order of the changes. If the reply of a change is lost, the database client repeats it and reads a conflict. The
+ * next try finds the status changed, and leaves waking to the scheduled job.
  *
  * @throws ApiError `automation_not_found` or `automation_not_controllable`.
  */
@@ -72,7 +72,10 @@ export async function controlAutomation(
   throw new Error("other calls changed the automation during every try");
 }
 
-/** Returns the time of a change that is made now: later than all times of the stored automation, whatever clocks say. */
+/**
+ * Returns the time of a change that is made now: later than all times of the stored automation, whatever clocks say. Only
+ * a report changes a removed one.
+ */
 export function timeAfter(
   { updatedAt, reportedAt, removedAt }: AutomationRow,
   now: number,
@@ -114,8 +117,8 @@ export function storeChanges(
     draftEvent("automation.status_changed", toAutomation(row), now, eventIds[i]),
   );
   const rows = JSON.stringify(changes.map(({ after }) => after));
-  // Both parts have one condition, so either all changes are stored or none. Writing a row ends it. So the write comes last,
-  // and is one statement: the 100 reports of a call fit into its parameter.
+  // Both parts have one condition, so either all changes are stored or none. Writing a row makes it false, so the write comes
+  // last, and is one statement: the 100 reports of a call fit into its parameter.
   const statements = combine({
     events: announce(workspaceId, "automation.status_changed", drafts, () => isUnchanged, now),
     written: counted(
