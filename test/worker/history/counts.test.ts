@@ -166,15 +166,6 @@ test("a transaction whose reply was lost counts each attempt once", async () => 
   expect((await daysOf(id)).at(-1)).toMatchObject({ delivered: 3 });
 });
 
-test("an attempt counts nothing if its delivery was erased in the meantime", async () => {
-  const { id } = await owed(1, NOW);
-  await dispatchAt(NOW, [id], async () => {
-    await db.delete(deliveries).where(eq(deliveries.subscriptionId, id));
-    return answered(200);
-  });
-  expect((await daysOf(id)).at(-1)).toMatchObject({ delivered: 0 });
-});
-
 test("an attempt counts once, although the event of another is erased before its round is repeated", async () => {
   const { id, drafts } = await owed(2, NOW);
   const { DB } = observedDatabase({
