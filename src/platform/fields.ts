@@ -18,7 +18,8 @@ export const RedeliverableSince = Instant.refine(
 
 /** An integer in a range, both ends included. */
 export function integer(min: number, max: number) {
-  return z.int().min(min).max(max);
+  // The range comes first: `int` has one of its own, which an error would name instead.
+  return z.number().min(min).max(max).int();
 }
 
 /** The cursor of a page of `list`, parsed to the position where the page begins. */

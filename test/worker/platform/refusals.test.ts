@@ -102,6 +102,11 @@ test.each<Refusal>([
   ]),
   ["updateWorkspace", `name: ${CONTROLS}`, { workspaceId, name: "a\u009b" }],
   ["createApiKey", `name: ${CONTROLS}`, { workspaceId, name: "a\u009b" }],
+  [
+    "createApiKey",
+    "requestsPerWindow: Too big: expected number to be <=1000000",
+    { workspaceId, requestsPerWindow: 1e20 },
+  ],
   ["ledger", `actor: ${CONTROLS}`, { workspaceId, actor: "a\u009b" }],
   ...refusals("revokeApiKey", {}, [
     ["apiKey: no such key", { apiKey: `key_live_${"x".repeat(32)}` }],
