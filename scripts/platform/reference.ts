@@ -122,7 +122,9 @@ function referTo(method: string, lines: string[], shown: Shown): string[] {
     const inner = rest.slice(from + 1, to < 0 ? undefined : to).map((each) => each.slice(2));
     return [line, ...referTo(method, inner, shown).map((each) => `  ${each}`)];
   });
-  return first === "" ? nested : [`- as in [${first}](#${first.toLowerCase()})`, ...nested];
+  return ["", method].includes(first)
+    ? nested
+    : [`- as in [${first}](#${first.toLowerCase()})`, ...nested];
 }
 
 if (import.meta.main) {

@@ -88,7 +88,7 @@ export const WebhookView = z.object({
   responseLimitReached: z
     .boolean()
     .describe(
-      `whether responses to its failed attempts and test events are no longer stored today, in UTC: ${RESPONSES_PER_DAY} were`,
+      `whether ${RESPONSES_PER_DAY} responses to its failed attempts and test events were stored today, in UTC, so that no more are`,
     ),
   successRate: z
     .number()
@@ -142,7 +142,7 @@ export const WebhookDetails = WebhookView.extend({
       `deliveries that have failed and will be retried; up to ${PENDING_COUNTED_MAX} are counted`,
     ),
   undeliveredSince: Time.nullable().describe(
-    "recording time of the oldest event that it has not received and that can be resent; if it is disabled, only events since its failures began, or since a minute before it was disabled, count; if it is active, no events count that never had a delivery (missed, see `redeliver`)",
+    "recording time of the oldest event that it has not received and that can be resent; if it is disabled, events count from the start of its failures, or from a minute before it was disabled; if it is active, missed events (see `redeliver`) do not count",
   ),
 });
 export type WebhookDetails = z.infer<typeof WebhookDetails>;

@@ -38,7 +38,7 @@ const AuditEntryView = z.object({
 });
 
 export const listAuditTrail = operation({
-  about: `Lists the calls of these operations, and the changes of webhooks and sessions in the portal and through the API, in the last ${AUDIT_KEPT_DAYS} days, newest first, ${PAGE_LIMIT.max} per page; of one workspace, even if it is erased, or of all.`,
+  about: `Lists the audit trail of the last ${AUDIT_KEPT_DAYS} days, of all workspaces or of one, even an erased one: calls of operators and the platform, sessions and changes in the portal, and changes through the API. Newest first, ${PAGE_LIMIT.max} per page.`,
   input: z.strictObject({
     workspaceId: WorkspaceId.nullish(),
     cursor: cursorOf("audit_trail"),

@@ -45,7 +45,7 @@ export const ReplayView = z.object({
   scheduled: z
     .int()
     .describe(
-      "deliveries that it has found so far; those neither delivered nor failed wait, or were not sent when it ended",
+      "deliveries that it has found so far: delivered, failed, waiting, or not sent when it ended",
     ),
   delivered: z.int(),
   failed: z.int().describe("those whose last attempt failed; if a retry succeeds, it is delivered"),
