@@ -1,7 +1,7 @@
 import { DurableObject } from "cloudflare:workers";
 import { and, eq, isNull, sql } from "drizzle-orm";
 import { HOUR_MS } from "../contract/time.ts";
-import { aliasFields, qb } from "../db/builder.ts";
+import { qb } from "../db/builder.ts";
 import { commit, type Database, prepared, query, type ResultOf } from "../db/client.ts";
 import { DIRECTORY, openDatabase, openDirectory } from "../db/databases.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
@@ -213,8 +213,8 @@ export class KeyGate extends DurableObject<Env> {
 const selectStatus = prepared(
   qb
     .select({
-      ...aliasFields({ keyId: apiKeys.id }),
-      workspaceId: workspaces.id,
+      keyId: apiKeys.id,
+      workspaceId: apiKeys.workspaceId,
       /** The name of the workspace's database. */
       database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,
       /** If the workspace lives in another database, it is there: see `findAccess`. */

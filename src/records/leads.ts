@@ -11,7 +11,6 @@ import {
   mapColumns,
   omitColumns,
   qb,
-  toJsonValue,
 } from "../db/builder.ts";
 import { type Database, insertEach, query, type Statements } from "../db/client.ts";
 import { isOnPage, type Page, type PageRequest, preparePage } from "../db/page.ts";
@@ -23,7 +22,7 @@ import { expectDataKey, loadDataKey, sealedDataKeyOf } from "../workspaces/data-
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 
 /** SQL expression: the encrypted personal data of a lead, in hexadecimal. */
-export const SEALED = sql<Hex>`${toJsonValue(leads.sealed)}`;
+export const SEALED = sql<Hex>`hex(${leads.sealed})`;
 
 const LEAD_COLUMNS = {
   ...omitColumns(leads, "workspaceId", "reference", "eventId"),
