@@ -54,8 +54,7 @@ export function announce(
   now: number,
 ): Statements<unknown> {
   const isAnnounced = condition(sql`draft.value->>'subject'`);
-  const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
-    AND ${listsType(type)}`;
+  const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${listsType(type)}`;
   const isSubscriber = sql`${isListing} AND ${isActive()}`;
   // Only ids, so they fit into one parameter, unlike the bodies.
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
@@ -93,7 +92,8 @@ export function announce(
           createdAt: now,
         },
         sql`FROM json_each(${chunk}) AS draft
-            WHERE ${isAnnounced} AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${isListing})
+            WHERE ${isAnnounced} AND EXISTS (SELECT 1 FROM ${subscriptions}
+              WHERE ${isListing} AND ${subscriptions.deletedAt} IS NULL)
             ON CONFLICT DO NOTHING`,
       ),
     ),
