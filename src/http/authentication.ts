@@ -28,9 +28,9 @@ import type { AppEnv } from "./context.ts";
  * key's window has requests left.
  *
  * A write takes these steps, in an order that lets no client delay it once it is admitted:
- * 1. Its body is read. An error, such as 413, comes after a refusal.
+ * 1. Its body is read, up to a size and for a limited time. An error, such as 413, comes after a refusal.
  * 2. The key's gate admits it.
- * 3. The route handles it, and responds to the error of the body, if there is one. Its transactions fail if the key was
+ * 3. The route throws the error of the body (`jsonBody`), or handles the request. Its transactions fail if the key was
  *    revoked, or access has ended, in the meantime.
  *
  * A read takes one network hop less if this isolate has cached the workspace of its key (`handleRead`).
@@ -41,7 +41,7 @@ import type { AppEnv } from "./context.ts";
 export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   const keyHash = await identifyKey(c);
   if (c.req.method === "GET" || c.req.method === "HEAD") return handleRead(c, next, keyHash);
-  // A route that takes a body responds to its error (`jsonBody`).
+  // The `jsonBody` of the route gets the same text, or throws the same error.
   await readBody(c).catch(() => {});
   const database = await admit(c, keyHash);
   const guard = guardWrites(c.get("workspaceId"), { keyId: c.get("keyId") });
