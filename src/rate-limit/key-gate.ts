@@ -194,8 +194,8 @@ export class KeyGate extends DurableObject<Env> {
 
   /**
    * Reads the status of the key from the directory and, if the workspace lives in another database, its access from
-   * there. No change of that access is missed. One that commits before it is read here is read. One that commits later
-   * then finds `lastUsedAt` set in the directory, and invalidates this gate.
+   * there. No change of that access is missed. A change that commits before this read is seen by it. A later one finds
+   * `lastUsedAt` set in the directory, and invalidates this gate.
    */
   async #read(keyHash: string, now: number): Promise<KeyStatus | null> {
     for (let attempt = 1; ; attempt++) {
@@ -232,7 +232,7 @@ type KeyStatus = ResultOf<ReturnType<typeof selectStatus>>[number];
 
 /**
  * Notes the use of a key and reads its status, in one transaction, so that no change is missed. A change that commits
- * earlier is read here. One that commits later finds `lastUsedAt` set, and invalidates the gate (`invalidateKey`).
+ * earlier is read here. A later one finds `lastUsedAt` set, and invalidates the gate (`invalidateKey`).
  *
  * @param db the directory.
  * @returns null if the key is unknown, revoked or expired.
