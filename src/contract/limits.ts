@@ -6,7 +6,7 @@ import { DAY_MS, HOUR_MS, MINUTE_MS } from "./time.ts";
  *
  * To change one: its line here, then `npm run openapi` and `npm run reference`. `test/node/documentation.test.ts` names
  * the pages that state the old figure. Append a step to the retry schedule rather than insert one, and raise
- * `TRIED_FOR_MAX_MS` to outlast it. A pending delivery stores how many steps it has used up, so one in the middle would
+ * `TRIED_FOR_MAX_MS` so that it cuts off no attempt. A pending delivery stores how many steps it has used up, so one in the middle would
  * shift its next retry.
  */
 
@@ -181,8 +181,9 @@ if (!(TELL_AFTER_MS < DISABLE_AFTER_MS && DISABLE_AFTER_MS < RETRY_SCHEDULE_MS))
   throw new Error(
     "RETRY_WAITS_SECONDS must outlast DISABLE_AFTER_MS, which must exceed TELL_AFTER_MS",
   );
-if (RETRY_SCHEDULE_MS > TRIED_FOR_MAX_MS)
-  throw new Error("TRIED_FOR_MAX_MS must outlast RETRY_WAITS_SECONDS");
+const LAST_WAIT_MS = (RETRY_WAITS_SECONDS.at(-1) ?? 0) * 1000;
+if ((RETRY_SCHEDULE_MS - LAST_WAIT_MS) * (1 + RETRY_JITTER) > TRIED_FOR_MAX_MS)
+  throw new Error("TRIED_FOR_MAX_MS must outlast RETRY_WAITS_SECONDS but the last, with jitter");
 if (RETRY_WAITS_SECONDS.length < DISABLE_AFTER_FAILURES)
   throw new Error("RETRY_WAITS_SECONDS must have at least DISABLE_AFTER_FAILURES delays");
 if (RETRY_WAITS_SECONDS.some((seconds, i) => seconds < (RETRY_WAITS_SECONDS[i - 1] ?? 0)))

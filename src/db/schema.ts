@@ -289,7 +289,7 @@ export const subscriptions = sqliteTable(
     circuits: text({ mode: "json" }).$type<Circuits>().notNull().default({}),
     failingSince: integer("failing_since"),
     failures: integer().notNull().default(0),
-    /** A fencing token: the last claim, whose settlement alone it accepts. */
+    /** A fencing token, which each claim and each settlement replaces: see dispatch/claims.ts. */
     leasedBy: text("leased_by"),
     /** When the lease ends unless its dispatch extends it; 0 once it was released. */
     leasedUntil: integer("leased_until").notNull().default(0),

@@ -39,7 +39,7 @@ function probeAt(type: SQL): SQL<number> {
 }
 
 /** SQL expression: when a pending delivery may be sent, in Unix milliseconds. */
-export function nextAttemptAt(): SQL<number> {
+export function sendableAt(): SQL<number> {
   return sql`max(${deliveries.dueAt},
     iif(${deliveries.priority} = ${RESEND}, 0, ${probeAt(sql`${deliveries.type}`)}))`;
 }
@@ -49,7 +49,7 @@ export function nextAttemptAt(): SQL<number> {
  * delivery that is due first suffices, because one circuit holds the whole line.
  */
 export function nextSendAt(): SQL<number | null> {
-  return sql`(SELECT min((SELECT ${nextAttemptAt()} FROM ${deliveries}
+  return sql`(SELECT min((SELECT ${sendableAt()} FROM ${deliveries}
     WHERE ${isInLine()} ORDER BY ${deliveries.dueAt} LIMIT 1)) FROM ${LINES})`;
 }
 

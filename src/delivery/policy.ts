@@ -252,7 +252,7 @@ function circuitAfterFailure(
   openedMeanwhile: boolean,
 ): Circuit {
   const { rejected, step, probeAt } = before ?? CLOSED;
-  // An error of ours opens it at step 0 and without an outcome, which counts as closed here.
+  // If an error of ours has opened it, it counts as closed here, and has no outcome.
   const isOpenedByFailures = step > 0;
   const since = before?.outcome ? before.since : startedAt;
   const last = { since, outcome: outcome.kind, status: statusOf(outcome) };
@@ -289,8 +289,8 @@ function requestedWaitSeconds(outcome: Outcome): number {
 
 /**
  * Returns a delivery after a failed attempt. A rejection moves its retry schedule if the circuit is closed. Otherwise, it is
- * due as of now, and the open circuit holds it, until it is the one that was tried longest ago. Only after a resend that met
- * an outage may the circuit be closed: its delivery is then sent once more at once, as a retry, whose failure opens it.
+ * due as of now, and the open circuit holds it, until it is the one that was tried longest ago. A resend opens no circuit.
+ * After an outage, its delivery is therefore sent once more at once, as a retry, whose failure opens it.
  *
  * @param isOpenNow whether the circuit is open after the attempt.
  */

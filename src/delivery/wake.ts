@@ -20,8 +20,7 @@ import { nextSendAt, subscriptionsWithPending } from "./due.ts";
  * within a minute or two (`findLate`).
  *
  * `nextMessageAt` of a subscription is when its next delayed message arrives. Without it, each event that is recorded
- * while a circuit is open would start a dispatch that sends one more. A clock that is off by more than a second costs the
- * time until the scheduled job.
+ * while a circuit is open would start a dispatch that sends one more message.
  */
 
 /** The queue that carries a subscription's wake-up messages. */
@@ -41,7 +40,10 @@ export interface WakeUp {
 
 /** The longest delay of a message that Cloudflare Queues accepts. A later retry takes a second message. */
 const DELAY_MAX_MS = DAY_MS;
-/** A message that is to arrive within this time counts as arrived, because consumers' clocks differ a little. */
+/**
+ * A message that is to arrive within this time counts as arrived, because consumers' clocks differ a little. A larger
+ * difference leaves the subscription to the scheduled job.
+ */
 const ARRIVED_MS = 1_000;
 
 /** The facts that decide about the next wake-up of a subscription, as the last transaction of a dispatch found them. */
@@ -66,9 +68,9 @@ export function nextWakeUp(facts: WakeUpFacts, now: number): WakeUp | null {
   return { ...wakeUp, wakeAt: Math.min(dispatchAt, now + DELAY_MAX_MS) };
 }
 
-/** Whether a delayed message is underway that arrives by the time at which something may be sent. */
-function arrivesInTime(nextMessageAt: number, nextSendAt: number, now: number): boolean {
-  return nextMessageAt > now + ARRIVED_MS && nextMessageAt <= nextSendAt;
+/** Whether a delayed message is underway that arrives by the time of the next dispatch. */
+function arrivesInTime(nextMessageAt: number, dispatchAt: number, now: number): boolean {
+  return nextMessageAt > now + ARRIVED_MS && nextMessageAt <= dispatchAt;
 }
 
 /** Notes when the delayed message of a subscription arrives. */

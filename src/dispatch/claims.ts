@@ -42,9 +42,10 @@ import { isWritable, isWritableOrDraining } from "../workspaces/write-lock.ts";
  * that claims nothing more. If the process dies, the lease ends after `LEASE_MS`, and what was sent without its outcome being
  * recorded is sent again. A claim writes to the subscription only, not to its deliveries.
  *
- * `leasedBy` is a fencing token, which each claim replaces with one of its own. What a claim has sent is settled only while
- * its token stands there. So a dispatch that was too slow changes nothing once another one has leased. And both transactions
- * are safe to repeat, as after D1 has committed one and lost the reply: the second try finds the token of the next claim.
+ * `leasedBy` is a fencing token, which each claim and each settlement replaces with a new one. What a claim has sent is
+ * settled only while its token stands there. So a dispatch that was too slow changes nothing once another one has leased.
+ * And both transactions are safe to repeat, as after D1 has committed one and lost the reply. The second try of a claim finds
+ * its own token, and reads the same; that of a settlement finds the new one, and records nothing.
  *
  * Nothing is missed between a settlement and the next claim, because they are one transaction. What was committed before
  * is claimed, or wakes the subscription again (`nextWakeUp`). A transaction that commits later finds the subscription
@@ -73,7 +74,7 @@ interface ClaimedSubscription extends SendingState, Destination, WakeUpFacts {
   epoch: number;
   /** The claim's token. */
   token: string;
-  /** Whether this claim leases it, and may be settled. If not, it has claimed nothing. */
+  /** Whether this claim leases it, and may be settled. If not, it is free, and nothing was claimed. */
   isLeased: boolean;
   /** Whether deliveries are to be ended without a request. Until then, the claim has nothing to send. */
   hasToEnd: boolean;
@@ -88,7 +89,7 @@ export type Claim = { subscription: ClaimedSubscription; due: DueDelivery[] } | 
 export interface OutcomeToRecord extends DeliveryAfter {
   eventId: string;
   type: WebhookEvent;
-  /** The delivery as it was claimed. If it was rescheduled since then, it stays pending. */
+  /** The delivery as it was claimed, which shows whether it was resent or replayed since then. */
   claimed: Pick<PendingDelivery, "priority" | "dueAt">;
   /** Null if no attempt was made. */
   outcome: string | null;
@@ -140,7 +141,7 @@ export async function settle(
     ...countsToAdd(countAttempts(attempts), now),
     dueNow: JSON.stringify(dueNow),
     sending: JSON.stringify({ ...state, last: lastOf(attempts) }),
-    settled: token,
+    formerToken: token,
     epoch,
   };
   const transaction = combine({
@@ -152,7 +153,7 @@ export async function settle(
     broughtForward: dueNow.length > 0 ? bringForward(values) : undefined,
     // It replaces the token, which all statements before it check.
     released: storeStateAndRelease(values),
-    // It reads the state that was just stored.
+    // It reads the state that was just stored. A second try finds another epoch.
     disabled: disable ? disableSubscription(values) : undefined,
     next: toClaim(mayClaim, values),
   });
@@ -170,7 +171,7 @@ function lastOf(attempts: readonly (OutcomeToRecord & { outcome: string })[]): L
 /** The values of the placeholders that both transactions have. */
 const valuesOf = ({ subscriptionId, queue }: Claimant, now: number) => ({
   subscriptionId,
-  token: crypto.randomUUID(),
+  newToken: crypto.randomUUID(),
   now,
   today: dayOf(now),
   until: now + LEASE_MS,
@@ -179,16 +180,16 @@ const valuesOf = ({ subscriptionId, queue }: Claimant, now: number) => ({
 });
 
 const SUBSCRIPTION = sql`${subscriptions.id} = ${sql.placeholder("subscriptionId")}`;
-const TOKEN = sql`${sql.placeholder("token")}`;
+const NEW_TOKEN = sql`${sql.placeholder("newToken")}`;
 const NOW = sql`${sql.placeholder("now")}`;
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 /** Outcomes are still recorded, and leases released, while the workspace drains, because its move waits for them. */
 const MAY_RECORD = isWritableOrDraining(subscriptions.workspaceId);
-/** The subscription, if the claim that is settled was the last one, and its settlement is not yet committed. */
-const IS_UNSETTLED = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${sql.placeholder("settled")} AND ${MAY_RECORD}`;
-/** The subscription, if it has the token of this transaction's claim. */
-const HAS_TOKEN = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${TOKEN}`;
-const IS_LEASED = sql`(${HAS_TOKEN} AND ${subscriptions.leasedUntil} > 0)`;
+/** The subscription, while it has the token of the claim that is settled. */
+const IS_UNSETTLED = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${sql.placeholder("formerToken")} AND ${MAY_RECORD}`;
+/** The subscription, once it has the token of this transaction. */
+const IS_RENEWED = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${NEW_TOKEN}`;
+const IS_LEASED = sql`(${IS_RENEWED} AND ${subscriptions.leasedUntil} > 0)`;
 const IS_FREE = sql`${subscriptions.leasedUntil} <= ${NOW}`;
 
 const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS change`;
@@ -199,17 +200,18 @@ const changeField = fromJson("change");
  * SQLite would scan its deliveries if it were a constant.
  */
 const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
-  AND ${deliveries.state} = 'pending' AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${IS_UNSETTLED})`;
+  AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${IS_UNSETTLED})`;
 
 /** Since the claim, the URL has not changed, no deliveries were cancelled, and the subscription was not enabled. */
 const IS_CURRENT = sql`${sql.placeholder("epoch")} = (SELECT ${subscriptions.epoch} FROM ${subscriptions} WHERE ${SUBSCRIPTION})`;
 const WAS_RESCHEDULED = sql`((${deliveries.priority}, ${deliveries.dueAt})
   IS NOT (change.value->>'$.claimed.priority', change.value->>'$.claimed.dueAt'))`;
 /**
- * The outcome decides nothing about the delivery: it was resent or replayed since the claim, or it failed, and the
- * subscription was changed since (`IS_CURRENT`). The attempt is stored, and the delivery stays pending as its row says now.
+ * The outcome decides nothing about the delivery, whose row says what has happened since the claim: it was resent or
+ * replayed. Or it failed, and its replay was stopped, or the subscription was changed (`IS_CURRENT`). The attempt is stored.
  */
-const IS_OVERTAKEN = sql`(${WAS_RESCHEDULED} OR change.value->>'state' <> 'delivered' AND NOT ${IS_CURRENT})`;
+const IS_OVERTAKEN = sql`(${WAS_RESCHEDULED}
+  OR change.value->>'state' <> 'delivered' AND (${deliveries.state} <> 'pending' OR NOT ${IS_CURRENT}))`;
 
 // The row of a delivery stores its success. If the delivery was overtaken, its row will be overwritten, so the success is
 // stored as an attempt, too.
@@ -310,14 +312,14 @@ const storeStateAndRelease = prepared(
       pendingExhaustedAt: sql`iif(${ENDS_OVERFLOW}, NULL, ${subscriptions.pendingExhaustedAt})`,
       dailyCounts: WITH_ADDED_COUNTS,
       lastAttempt: sql`coalesce(sending.value->>'last', ${subscriptions.lastAttempt})`,
-      leasedBy: TOKEN,
+      leasedBy: NEW_TOKEN,
       leasedUntil: 0,
     })
     .from(SENDING)
     .where(IS_UNSETTLED),
 );
 
-const disableSubscription = prepared(disableFailing(sql`${HAS_TOKEN} AND ${IS_CURRENT}`));
+const disableSubscription = prepared(disableFailing(sql`${IS_RENEWED} AND ${IS_CURRENT}`));
 
 /** When the subscription is to be dispatched, to send or to end deliveries; null if there is nothing to do. */
 const DISPATCH_AT = sql<number | null>`CASE WHEN NOT ${IS_WRITABLE} THEN NULL
@@ -327,7 +329,7 @@ const DISPATCH_AT = sql<number | null>`CASE WHEN NOT ${IS_WRITABLE} THEN NULL
 const lease = prepared(
   qb
     .update(subscriptions)
-    .set({ leasedBy: TOKEN, leasedUntil: sql`${sql.placeholder("until")}` })
+    .set({ leasedBy: NEW_TOKEN, leasedUntil: sql`${sql.placeholder("until")}` })
     .where(
       sql`${SUBSCRIPTION} AND ${IS_FREE} AND ${DISPATCH_AT} <= ${NOW}
         AND (${subscriptions.hasToEnd} OR ${subscriptions.slow} = ${sql.placeholder("isSlow")})`,
@@ -351,7 +353,7 @@ const selectSubscription = prepared(
       failures: subscriptions.failures,
       epoch: subscriptions.epoch,
       nextMessageAt: subscriptions.nextMessageAt,
-      token: sql<string>`${TOKEN}`,
+      token: sql<string>`${NEW_TOKEN}`,
       isLeased: IS_LEASED.mapWith(Boolean),
       hasToEnd: subscriptions.hasToEnd,
       dispatchAt: DISPATCH_AT,

@@ -13,7 +13,7 @@ import { type Database, query } from "../db/client.ts";
 import type { Page, PageRequest } from "../db/page.ts";
 import { deliveries, events, leads, PRIORITY, subscriptions, workspaces } from "../db/schema.ts";
 import { deliveryState, isUnsuccessful, UNSUCCESSFUL } from "../db/states.ts";
-import { nextAttemptAt } from "../delivery/due.ts";
+import { sendableAt } from "../delivery/due.ts";
 import { findLeadIds } from "../records/finding.ts";
 import { findOwner, isSubscription } from "../subscriptions/subscriptions.ts";
 import { openDataKey } from "../workspaces/data-keys.ts";
@@ -73,7 +73,7 @@ export const DELIVERY_COLUMNS = {
   createdAt: events.createdAt,
   state: SHOWN_STATE.as("shown_state"),
   attempts: deliveries.attemptsMade,
-  dueAt: nextAttemptAt().as("next_attempt_at"),
+  dueAt: sendableAt().as("next_attempt_at"),
   settledAt: deliveries.settledAt,
   lastAt: deliveries.lastAt,
   lastOutcome: deliveries.lastOutcome,

@@ -4,7 +4,7 @@ import type { DeliveryState } from "../contract/enumerations.ts";
 import type { Database } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { isCancelledLazily, PENDING } from "../db/states.ts";
-import { nextAttemptAt, subscriptionsWithPending } from "../delivery/due.ts";
+import { sendableAt, subscriptionsWithPending } from "../delivery/due.ts";
 import { livesHere } from "../workspaces/workspaces.ts";
 
 /*
@@ -62,7 +62,7 @@ export async function findBacklog(
   }>(sql`
     WITH RECURSIVE ${subscriptionsWithPending("")}
     SELECT count(*) AS pending,
-      coalesce(sum(${nextAttemptAt()} < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
+      coalesce(sum(${sendableAt()} < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
       -- The id is that of the row with the minimum.
       min(${events.createdAt}) AS oldestAt, ${id} AS oldestWebhookId
     FROM with_pending CROSS JOIN ${subscriptions} ON ${id} = with_pending.id AND ${isOf(workspaceId, subscriptions)}

@@ -244,9 +244,12 @@ export function disableSubscription(id: string, now: number): Statements<WakeUp[
   return readAs(ended, ({ wakeUps }) => wakeUps);
 }
 
-/** Cancels the pending deliveries of a workspace's subscriptions. Reads the wake-up messages to send. */
+/**
+ * Cancels the pending deliveries of a workspace that loses access. The time without access says nothing about its endpoints,
+ * so they begin anew. Reads the wake-up messages to send.
+ */
 export function cancelPendingOf(workspaceId: string): Statements<WakeUp[]> {
-  const ended = endSubscriptions(eq(subscriptions.workspaceId, workspaceId));
+  const ended = endSubscriptions(eq(subscriptions.workspaceId, workspaceId), INITIAL_STATE);
   return readAs(ended, ({ wakeUps }) => wakeUps);
 }
 

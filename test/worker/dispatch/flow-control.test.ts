@@ -473,6 +473,16 @@ describe("a subscription is disabled", () => {
     expect(await subscriptionRow(id)).toMatchObject({ failingSince: T0, disabledAt: null });
   });
 
+  test("not by failures from before its workspace lost access", async () => {
+    const { id, workspaceId } = await owed(2, T0);
+    await failAt(id, hourly(9));
+    for (const granted of [false, true])
+      await Platform.setWorkspaceAccess({ workspaceId, granted });
+    await announceLeads(workspaceId, 2, END);
+    await failAt(id, [END]);
+    expect(await subscriptionRow(id)).toMatchObject({ failingSince: END, disabledAt: null });
+  });
+
   test("alone, with its pending deliveries cancelled, and no event", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = await subscribe(workspaceId, {

@@ -31,6 +31,7 @@ import {
   announceLeads,
   answered,
   db,
+  deliveriesTo,
   dispatchAt,
   dispatchOn,
   HOUR_MS,
@@ -374,17 +375,20 @@ describe("a replay that is stopped", () => {
     expect(await statesOf(webhookId)).toEqual({ pending: 2, cancelled: 1 });
   });
 
-  test("does not count what a claim of before sends in the next second", async () => {
+  test.each([
+    [200, "delivered"],
+    [400, "exhausted"],
+  ])("does not count what is being sent, which then gets %i and is %s", async (status, state) => {
     const { webhookId, since } = await withEvents(1, "exhausted");
     await Platform.redeliver({ webhookId, since });
     const { replayId } = await replayOf(webhookId);
     await setSubscription(webhookId, FREE);
     await dispatchAt(Date.now(), [webhookId], async () => {
       await Platform.stopReplay({ webhookId, replayId });
-      return answered(200);
+      return answered(status);
     });
     expect(await replayOf(webhookId)).toMatchObject({ scheduled: 1, delivered: 0, failed: 0 });
-    expect(await statesOf(webhookId)).toEqual({ exhausted: 1 });
+    expect(await deliveriesTo(webhookId)).toMatchObject([{ state, lastStatus: status }]);
   });
 });
 
