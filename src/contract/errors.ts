@@ -101,7 +101,7 @@ export const REASONS = {
 } as const;
 
 /** The reasons that only the portal's page gets. Clients of the API never get them, so no document lists them. */
-const PORTAL_REASONS = {
+export const PORTAL_REASONS = {
   read_only_session: "Cette session du portail ne permet que la consultation.",
   changed_meanwhile: "Quelqu’un d’autre a modifié ce webhook entre-temps.",
 } as const;

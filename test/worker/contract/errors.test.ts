@@ -5,8 +5,8 @@ import {
   ERRORS,
   type ErrorCode,
   type ErrorDetails,
+  PORTAL_REASONS,
   REASONS,
-  type Reason,
 } from "../../../src/contract/errors.ts";
 
 const CODES = Object.keys(ERRORS) as ErrorCode[];
@@ -15,8 +15,8 @@ type Row = [message: string, code: ErrorCode, details: ErrorDetails];
 
 test.each<Row>([
   ...CODES.map((code): Row => [ERRORS[code].message, code, {}]),
-  ...(Object.keys(REASONS) as Reason[]).map(
-    (reason): Row => [REASONS[reason], "invalid_request", { parameter: "limit", reason }],
+  ...Object.entries({ ...REASONS, ...PORTAL_REASONS }).map(
+    ([reason, message]): Row => [message, "invalid_request", { reason } as ErrorDetails],
   ),
 ])("an error has a French message, its code and its details: %s", (message, code, details) => {
   const body = { error: { code, message, details } };

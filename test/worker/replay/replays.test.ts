@@ -222,12 +222,15 @@ describe("a replay", () => {
     ["the access of its workspace was denied and granted", denyAndGrant],
   ])("does not go on after %s at once", async (_, interrupt) => {
     const { webhookId, workspaceId, since } = await withEvents(REDELIVERY_EXAMINED_MAX + 1);
+    await insertReplays(workspaceId, webhookId, [1]);
+    await db.update(replays).set({ result: "done" }).where(eq(replays.subscriptionId, webhookId));
     const { nextCursor } = await Platform.redeliver({ webhookId, since });
     // An active subscription is not enabled, so this interrupts nothing.
     await Platform.enableWebhook({ webhookId });
     expect(await replayOf(webhookId)).toMatchObject({ result: null });
     await interrupt(webhookId, workspaceId);
-    expect(await replayOf(webhookId)).toMatchObject({ result: "interrupted" });
+    const { items } = await Platform.listReplays({ webhookId });
+    expect(items.map(({ result }) => result)).toEqual(["interrupted", "done"]);
     const again = { webhookId, since, cursor: nextCursor };
     expect(await Platform.redeliver(again)).toEqual({ count: 0, nextCursor: null });
     await sweep(env, Date.now() + HOUR_MS);
@@ -557,11 +560,25 @@ describe("the events that a workspace sends again in an hour", () => {
     const { count } = await Platform.redeliver({ webhookId, since });
     // A call that begins below the maximum is done.
     expect(count).toBe(REDELIVERY_EXAMINED_MAX);
-    await sweep(env, Date.now() + HOUR_MS);
+    const sweptAt = Date.now() + HOUR_MS;
+    await sweep(env, sweptAt);
     expect(await replayOf(webhookId)).toMatchObject({ isExamining: true, scheduled: count });
+    // Others come before it now.
+    expect(await listReplaysOf(db, webhookId)).toMatchObject([{ examinedAt: sweptAt }]);
     await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR, Date.now() - HOUR_MS);
     await sweep(env, Date.now() + 2 * HOUR_MS);
     expect(await replayOf(webhookId)).toMatchObject({ isExamining: false, scheduled: count + 1 });
+  });
+
+  test("keep no part of a range from being examined that sends nothing", async () => {
+    const count = REDELIVERY_EXAMINED_MAX + 1;
+    const { webhookId, workspaceId, since } = await withEvents(count, "delivered");
+    await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR);
+    const { nextCursor } = await Platform.redeliver({ webhookId, since, states: ["missed"] });
+    expect(nextCursor).not.toBeNull();
+    // Nothing of it waits, but it is not done yet.
+    const begun = { isExamining: true, scheduled: 0, result: null };
+    expect(await replayOf(webhookId)).toMatchObject(begun);
   });
 
   test("are not those of a resend that is rejected", async () => {

@@ -60,6 +60,10 @@ test("A form whose expectations hold changes what it sends, and nothing else", a
     description: "mine",
     events: ["run.completed", "lead.created"],
   });
+  // An RPC caller may leave a field undefined.
+  const unknown = { url, description: undefined };
+  await Platform.updateWebhook({ webhookId, description: "ours", expected: unknown });
+  expect(await Platform.readWebhook({ webhookId })).toMatchObject({ description: "ours" });
 });
 
 test("Changes of several people at once all take effect", async () => {

@@ -67,7 +67,11 @@ test("A test event is sent to the URL of the moment, although the call began bef
   const { status } = await portal.post(`/webhooks/${webhookId}/test`, { type: "lead.created" });
   expect(status).toBe(200);
   expect(await receivedBy({ url: former })).toEqual([]);
-  expect(await receivedBy({ url })).toHaveLength(1);
+  const received = await receivedBy({ url });
+  expect(received).toHaveLength(1);
+  // It happened just now, to a record whose id says that it is a test.
+  const event = JSON.parse(received[0]?.body ?? "");
+  expect(event.data).toMatchObject({ id: "lea_test", created_at: event.created_at });
 });
 
 test("The response to a test event counts once if the reply of the database is lost", async () => {
