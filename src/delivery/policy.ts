@@ -72,7 +72,7 @@ export interface SendingState {
   failures: number;
 }
 
-/** The state of a subscription that is new, was enabled again, or has another URL. */
+/** The state of a subscription that is new, was enabled again, has another URL, or whose workspace has lost access. */
 export const INITIAL_STATE: SendingState = {
   concurrency: 1,
   slow: false,
@@ -98,7 +98,7 @@ export interface PendingDelivery {
   priority: Priority;
   /** Steps of its retry schedule that are used up. */
   stepsUsed: number;
-  /** All attempts so far, which tell whether the next one has been recorded. */
+  /** All attempts so far, on this schedule and earlier ones. */
   attemptsMade: number;
   /** When its first attempt on this schedule started; null if there was none. */
   firstAt: number | null;

@@ -246,8 +246,16 @@ export function disableSubscription(id: string, now: number): Statements<WakeUp[
  * so they begin anew. Reads the wake-up messages to send.
  */
 export function cancelPendingOf(workspaceId: string): Statements<WakeUp[]> {
-  const ended = endSubscriptions(eq(subscriptions.workspaceId, workspaceId), INITIAL_STATE);
-  return readAs(ended, ({ wakeUps }) => wakeUps);
+  const isOwn = eq(subscriptions.workspaceId, workspaceId);
+  const statements = combine({
+    // A disabled one keeps its state, because its failures show which events to send once it is enabled.
+    reset: qb
+      .update(subscriptions)
+      .set(INITIAL_STATE)
+      .where(and(isOwn, isNull(subscriptions.disabledAt))),
+    ended: endSubscriptions(isOwn),
+  });
+  return readAs(statements, ({ ended }) => ended.wakeUps);
 }
 
 /** The fields of a subscription that the Platform API needs. */

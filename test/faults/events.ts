@@ -263,6 +263,8 @@ export const EVENTS: Fault[] = [
     ["subscriptions/fields.ts", "if (value !== undefined && !isSame", "if (!isSame", "a field that a caller leaves undefined is not expected to have a value"],
     ["subscriptions/test-event.ts", "name.endsWith(\"_at\") ? at : value", "value", "a test event happened just now"],
     ["subscriptions/test-event.ts", "data.id.replace(/_.*/, \"_test\")", "data.id", "the id of its record says that an event is a test"],
+    ["subscriptions/subscriptions.ts", "    reset: qb\n      .update(subscriptions)\n      .set(INITIAL_STATE)\n      .where(and(isOwn, isNull(subscriptions.disabledAt))),\n", "", "failures from before a workspace lost access disable nothing"],
+    ["subscriptions/subscriptions.ts", ".where(and(isOwn, isNull(subscriptions.disabledAt)))", ".where(isOwn)", "what a disabled subscription has missed is still known once its workspace has access again"],
     ["replay/make-pending.ts", " AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${isDelivery})`", "`", "an event is owed once, though two replays send it"],
     ["replay/make-pending.ts", "          firstAt: null,\n", "          firstAt: sql`${deliveries.firstAt}`,\n", "what is sent again begins its schedule anew"],
     ["replay/replay.ts", "if (pending <= room) return count;", "return count;", "pending resends are bounded"],

@@ -390,6 +390,16 @@ describe("what a subscription did not get", () => {
     expect(begins).toEqual([isoTime(T0), isoTime(NOW - 60_000)]);
   });
 
+  test("still begins there once its workspace has lost access and got it back", async () => {
+    const { id, workspaceId } = await owed(1, T0);
+    await setDeliveries(id, { state: "exhausted", settledAt: T0 + 2 });
+    await setSubscription(id, { failingSince: T0 + 2 });
+    await commit(db, disableSubscription(id, NOW));
+    for (const granted of [false, true])
+      await Platform.setWorkspaceAccess({ workspaceId, granted });
+    expect(await sinceOf(id)).toBe(isoTime(T0));
+  });
+
   test("includes an event whose recording began before it was disabled", async () => {
     const { id, workspaceId } = await owed(1, T0);
     await dispatchAt(T0, [id], answered(200));
