@@ -11,7 +11,7 @@ import { retryTransient } from "./errors.ts";
  * - Transactions with named results. `commit` sends several statements in one round trip, as one transaction, and
  *   returns their results by name. Unlike `db.batch`, it takes prepared statements and raw SQL
  *   (https://github.com/drizzle-team/drizzle-orm/issues/2197 and 2277).
- * - Statements that are prepared once. `prepared` builds the text of a query on first use. A call only fills in values.
+ * - Statements that are prepared once. `prepared` builds the text of a query once. A call only fills in values.
  * - Retries. A query is repeated after a transient error of D1 (errors.ts). The failed try may have been committed, so
  *   statements must be safe to apply twice. `withoutRetries` is for those that are not.
  * - A budget of statements, of which an invocation may execute 1,000 (budget.ts).
@@ -132,8 +132,8 @@ export function insertEach(
 }
 
 /**
- * Prepares a part, whose text is built once, on first use, or at once if `readAs` made it. `sql.placeholder` marks the
- * places of values by name. A call without one of these values throws an error.
+ * Prepares a part, whose text is built once. `sql.placeholder` marks the places of values by name. A call without one of
+ * these values throws an error.
  */
 export function prepared<P extends Part>(part: P) {
   let once: Statements<ResultOf<P>> | undefined;

@@ -126,7 +126,7 @@ export function isReferenceMissing(thrown: unknown): boolean {
 }
 
 /**
- * Returns the error that D1 or the session has thrown. If a query is awaited directly, Drizzle wraps that error in
+ * Returns the error that D1 has thrown. If a query is awaited directly, Drizzle wraps that error in
  * one whose message has the parameters of the query, so it must not leave the Worker.
  */
 export function causeOf(error: unknown): unknown {

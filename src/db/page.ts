@@ -152,7 +152,7 @@ function sumOfSizes(rows: Columns): SQL {
 
 /**
  * Makes a page of the first `limit` rows; a further one only shows that there are more. The page ends earlier if its
- * items take more than `PAGE_MAX_BYTES`, which is more than any single item does.
+ * items take more than `PAGE_MAX_BYTES`. A single item never does, so no page is cut to nothing.
  */
 function cutPage<Row extends object>(
   rows: SizedRow<Row>[],

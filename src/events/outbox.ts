@@ -44,7 +44,7 @@ export function draftEvent<T extends WebhookDelivery>(
  * is written. If the record was removed in between, as a run is with its automation, it is true again. But the event is
  * stored by then, and a stored event is not announced again.
  *
- * @param condition returns an SQL condition on the record whose id an SQL expression has.
+ * @param condition makes the SQL condition on a record from its id, an SQL expression.
  */
 export function announce(
   workspaceId: string,

@@ -85,14 +85,14 @@ async function readEarly(
   });
   await next();
   // A refusal, or an error of the gate, takes the place of the route's own response, such as a 400. If the route awaited a
-  // read, it has thrown the same error (`c.error`), and `handleError` has responded. It must not log the error twice.
+  // read, Hono has passed the same error to `handleError` already (`c.error`), which must not log it twice.
   await admission.catch((failure) => {
     if (failure !== c.error) throw failure;
   });
 }
 
 /**
- * Finds out whose key a request has, without a call to its gate. If this isolate has just cached a refusal of a key that
+ * Reads the key of a request, without a call to its gate. If this isolate has just cached a refusal of a key that
  * is unknown, or whose window is used up, the request is refused.
  *
  * @returns the hash of the key.

@@ -37,8 +37,8 @@ const CLIENT_LIMITS: BodyLimits = { bytes: BODY_MAX_BYTES, commas: BODY_COMMAS_M
  * Reads the body of a request, up to a size and for at most ten seconds. A second call returns the same text.
  *
  * It is read before the admission. Otherwise, a client that sends its body slowly could write with a key or a session
- * that has ended in the meantime. The authentication leaves an error to the route, which calls this function again,
- * because the admission and the route are checked first.
+ * that has expired in the meantime, which `guardWrites` does not check. The authentication leaves an error to the route,
+ * which calls this function again, so that a refusal or a 404 comes first.
  *
  * @throws ApiError `invalid_request` with 415, 413 or 400.
  */
@@ -145,7 +145,8 @@ function notJson(): ApiError {
 
 /**
  * Measures how deep JSON is nested, and counts its commas, before it is parsed. Functions that check, copy or write a value
- * call themselves for each level, and would run out of stack. The schema makes an issue of each value that is wrong.
+ * call themselves for each level, and would run out of stack. Commas bound the values, each of which may become an issue of
+ * the schema.
  */
 function measure(json: string): { nesting: number; commas: number } {
   let [nesting, depth, commas] = [0, 0, 0];

@@ -131,8 +131,7 @@ export const handleError: ErrorHandler<AppEnv> = (thrown, c) => {
 };
 
 function toResponse(error: ApiError, c: Context<AppEnv>): Response {
-  // An error may follow the response to another one: a refusal that comes after a 400 (`readEarly`). Hono would keep the
-  // headers of that.
+  // A refusal may replace the 400 of a route (`readEarly`). Hono would keep the headers of the 400.
   if (c.finalized) c.res = undefined;
   const { retry_after_seconds: seconds } = error.details;
   const headers: Record<string, string> = { Link: `<${helpFor(error.code)}>; rel="help"` };

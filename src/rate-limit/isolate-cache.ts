@@ -13,8 +13,7 @@ export interface KnownKey {
   /** The name of the workspace's database when the key was last admitted. */
   database: string;
   /**
-   * How many reads may still begin before the gate has decided: what its window had left at the last admission here. A
-   * flood of requests reads that much before it is refused, beside the requests that are admitted.
+   * How many reads may still begin before the gate has decided: what the key's window had left at the last admission here.
    */
   earlyReads: number;
 }

@@ -194,8 +194,8 @@ export class KeyGate extends DurableObject<Env> {
 
   /**
    * Reads the status of the key from the directory and, if the workspace lives in another database, its access from
-   * there. No change of that access is missed. A change that commits before this read is seen by it. A later one finds
-   * `lastUsedAt` set in the directory, and invalidates this gate.
+   * there. No change of that access is missed, because it is read after the use of the key was noted
+   * (`noteUseAndReadStatus`).
    */
   async #read(keyHash: string, now: number): Promise<KeyStatus | null> {
     for (let attempt = 1; ; attempt++) {
