@@ -191,6 +191,10 @@ export const EVENTS: Fault[] = [
     ["history/health.ts", "found.disabledAt - RECORDING_MAX_MS", "found.disabledAt", "an event that was being recorded at the disabling is not left out"],
     ["history/health.ts", "WHERE is_listed LIMIT 1", "LIMIT 1", "a retry of a type that is not listed cannot be resent"],
     ["history/health.ts", "\n          AND ${listsType(deliveries.type)} AS counts", " AS counts", "a failure of a type that is not listed cannot be resent"],
+    ["history/deliveries.ts", "!next && resumeAt ?", "resumeAt ?", "a filtered page that is full leaves out nothing behind its last delivery"],
+    ["history/deliveries.ts", "const next = end && rows.length > limit ?", "const next = end && rows.length >= limit ?", "a page with the last deliveries has no next one"],
+    ["history/failing.ts", "if (eventIds.length === 0 && floor === null) continue;", "", "a webhook without failures is not among their counts"],
+    ["history/health.ts", "Math.max(0, ...overlaps)", "(overlaps[0] ?? 0)", "the end of an overlap is that of the last secret that signs"],
     ["workspaces/write-guard.ts", "`${sql.placeholder(\"issuedAt\")} <= ${workspaces.sessionsNotBefore}`", "`${sql.placeholder(\"issuedAt\")} < ${workspaces.sessionsNotBefore}`", "a session writes nothing from the millisecond on in which it was ended"],
     ["email/queue.ts", "chunk(some, BATCH_MAX_BYTES, (message) => JSON.stringify(message).length)", "[some]", "a batch of e-mails is as small as the queue requires"],
     ["email/notification.ts", "more: found.examined === limit", "more: found.missed === limit", "an e-mail says that more events may be missed, though it has counted some that were received"],
@@ -254,6 +258,7 @@ export const EVENTS: Fault[] = [
   ]),
   ...faultsIn("", [
     ["sweep.ts", "const SHORT_JOBS: Job[] = [wakeLate, ", "const SHORT_JOBS: Job[] = [", "deliveries whose message was lost are woken", { violation: /has had something to send/, seed: 7 }],
+    ["sweep.ts", "    if (queue) await sendWakeUps(env, database, [{ subscriptionId, queue }]);\n", "", "what the scheduled job replays is sent at once"],
     ["subscriptions/subscriptions.ts", " OR ${isElsewhere})`,\n", ")`,\n", "an outcome says nothing about another URL"],
     ["subscriptions/subscriptions.ts", "(${isUnlisting(events)} OR", "(1 OR", "an outcome counts, though the description has changed meanwhile"],
     ["subscriptions/subscriptions.ts", "(${isUnlisting(events)} OR", "(0 OR", "an outcome says nothing about a type that was removed"],

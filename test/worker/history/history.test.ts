@@ -321,6 +321,8 @@ describe("listFailures", () => {
     expect(items).toHaveLength(number);
     const counts = (await Platform.countFailures(filter)).items;
     expect(counts.reduce((sum, one) => sum + one.retrying + one.exhausted, 0)).toBe(number);
+    // A webhook without any is not listed.
+    expect(counts.filter(({ retrying, exhausted }) => retrying + exhausted === 0)).toEqual([]);
   });
 
   test("lists and counts those of a workspace without a webhook, and of several in one state", async () => {
@@ -537,7 +539,8 @@ describe("the health of a subscription", () => {
     const { id } = await owed(0, TODAY);
     const until = Date.now() + HOUR_MS;
     const secretUntil = (time: number) => ({ sealedSecret: "sealed", until: time });
-    await setSubscription(id, { earlierSecrets: [secretUntil(until), secretUntil(until - 1)] });
+    const earlierSecrets = [until - 1, until, until - 2].map(secretUntil);
+    await setSubscription(id, { earlierSecrets });
     expect((await healthOf(id)).overlapEndsAt).toBe(new Date(until).toISOString());
     await setSubscription(id, { earlierSecrets: [secretUntil(TODAY)] });
     expect((await healthOf(id)).overlapEndsAt).toBe(null);
@@ -634,10 +637,12 @@ describe("a filtered list of deliveries", () => {
   test("examines a limited number per page", async () => {
     const { id, fill } = await filling();
     const old = await fill(TODAY - DAY_MS, 3);
-    for (const eventId of old) await setDeliveries(id, { lastStatus: 201 }, eventId);
     await fill(TODAY, 2.5 * DELIVERIES_EXAMINED_MAX);
+    const recent = await fill(TODAY + HOUR_MS, 3);
+    for (const eventId of [...old, ...recent])
+      await setDeliveries(id, { lastStatus: 201 }, eventId);
     const { lengths, read } = await pagesOf(id, { status: 201 });
-    expect(lengths).toEqual([0, 0, 2, 1]);
+    expect(lengths).toEqual([2, 1, 0, 2, 1]);
     expect(read).toBeLessThan(5 * DELIVERIES_EXAMINED_MAX);
   });
 
@@ -652,11 +657,11 @@ describe("a filtered list of deliveries", () => {
     "finds what is %s without reading the rest",
     async (state) => {
       const { id, fill } = await filling();
-      const failed = await fill(TODAY - DAY_MS, 3, state === "retrying" ? "pending" : state);
+      const failed = await fill(TODAY - DAY_MS, 4, state === "retrying" ? "pending" : state);
       await fill(TODAY, 2.5 * DELIVERIES_EXAMINED_MAX);
-      expect(failed).toHaveLength(3);
+      expect(failed).toHaveLength(4);
       const { lengths, read } = await pagesOf(id, { state });
-      expect(lengths).toEqual([2, 1]);
+      expect(lengths).toEqual([2, 2]);
       expect(read).toBeLessThan(60);
     },
   );

@@ -35,6 +35,7 @@ import {
   dispatchAt,
   dispatchOn,
   HOUR_MS,
+  isolated,
   observedDatabase,
   setDeliveries,
   setSubscription,
@@ -172,9 +173,11 @@ describe("a replay", () => {
       const scheduled = parts * REDELIVERY_EXAMINED_MAX;
       expect(await replayOf(webhookId)).toMatchObject({ isExamining: true, scheduled });
     }
-    await sweep(env, Date.now() + HOUR_MS);
+    const { env: bindings, fast } = isolated();
+    await sweep(bindings, Date.now() + HOUR_MS);
     const scheduled = 3 * REDELIVERY_EXAMINED_MAX + 1;
     expect(await replayOf(webhookId)).toMatchObject({ isExamining: false, scheduled });
+    expect(fast.filter((message) => message.subscriptionId === webhookId)).toHaveLength(1);
   });
 
   test("waits for its last delivery, and ends without those that were resent", async () => {
