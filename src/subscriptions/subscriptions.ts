@@ -123,7 +123,10 @@ export function deleteSubscription(
   now: number,
 ): Statements<{ found: boolean; fields: ShownFields | undefined; wakeUps: WakeUp[] }> {
   const isOwn = workspaceId === null ? undefined : eq(subscriptions.workspaceId, workspaceId);
-  const ended = endSubscriptions(and(eq(subscriptions.id, id), isOwn), { deletedAt: now });
+  const ended = endSubscriptions(and(eq(subscriptions.id, id), isOwn), {
+    deletedAt: now,
+    earlierSecrets: null,
+  });
   const fields = qb.select(SHOWN_COLUMNS).from(subscriptions).where(isSubscription(id));
   return readAs(combine({ fields, ended }), ({ fields: [shown], ended: { count, wakeUps } }) => ({
     found: count > 0,
