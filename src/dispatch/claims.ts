@@ -89,7 +89,7 @@ export type Claim = { subscription: ClaimedSubscription; due: DueDelivery[] } | 
 export interface OutcomeToRecord extends DeliveryAfter {
   eventId: string;
   type: WebhookEvent;
-  /** The delivery as it was claimed, which shows whether it was resent or replayed since then. */
+  /** The delivery as it was claimed, which shows whether it was resent or replayed since then, or its replay stopped. */
   claimed: Pick<PendingDelivery, "priority" | "dueAt">;
   /** Null if no attempt was made. */
   outcome: string | null;
@@ -204,14 +204,16 @@ const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscri
 
 /** Since the claim, the URL has not changed, no deliveries were cancelled, and the subscription was not enabled. */
 const IS_CURRENT = sql`${sql.placeholder("epoch")} = (SELECT ${subscriptions.epoch} FROM ${subscriptions} WHERE ${SUBSCRIPTION})`;
-const WAS_RESCHEDULED = sql`((${deliveries.priority}, ${deliveries.dueAt})
-  IS NOT (change.value->>'$.claimed.priority', change.value->>'$.claimed.dueAt'))`;
+/** Since the claim, the delivery was resent or replayed, which changes its due time. */
+const WAS_RESCHEDULED = sql`${deliveries.dueAt} IS NOT change.value->>'$.claimed.dueAt'`;
+/** Since the claim, its replay was stopped, which restores its state and priority. */
+const WAS_STOPPED = sql`(${deliveries.state}, ${deliveries.priority}) IS NOT ('pending', change.value->>'$.claimed.priority')`;
 /**
  * The outcome decides nothing about the delivery, whose row says what has happened since the claim: it was resent or
  * replayed. Or it failed, and its replay was stopped, or the subscription was changed (`IS_CURRENT`). The attempt is stored.
  */
 const IS_OVERTAKEN = sql`(${WAS_RESCHEDULED}
-  OR change.value->>'state' <> 'delivered' AND (${deliveries.state} <> 'pending' OR NOT ${IS_CURRENT}))`;
+  OR change.value->>'state' <> 'delivered' AND (${WAS_STOPPED} OR NOT ${IS_CURRENT}))`;
 
 // The row of a delivery stores its success. If the delivery was overtaken, its row will be overwritten, so the success is
 // stored as an attempt, too.

@@ -10,7 +10,7 @@ import {
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, isoTime, MINUTE_MS } from "../../../src/contract/time.ts";
 import { connect } from "../../../src/db/client.ts";
-import { type ReplayFilter, replays, workspaces } from "../../../src/db/schema.ts";
+import { PRIORITY, type ReplayFilter, replays, workspaces } from "../../../src/db/schema.ts";
 import type { Redelivered } from "../../../src/history/views.ts";
 import {
   continueReplay,
@@ -395,6 +395,23 @@ describe("a replay that is stopped", () => {
     });
     expect(await replayOf(webhookId)).toMatchObject({ scheduled: 1, delivered: 0, failed: 0 });
     expect(await deliveriesTo(webhookId)).toMatchObject([{ state, lastStatus: status }]);
+  });
+
+  test("sends nothing again that was being sent, and that succeeds", async () => {
+    const { webhookId, since } = await withEvents(1, "exhausted");
+    const retrying = { state: "pending", priority: PRIORITY.retry, settledAt: null } as const;
+    await setDeliveries(webhookId, retrying);
+    await Platform.redeliver({ webhookId, since });
+    const { replayId } = await replayOf(webhookId);
+    await setSubscription(webhookId, FREE);
+    let sent = 0;
+    for (let i = 0; i < 2; i++)
+      await dispatchAt(Date.now(), [webhookId], async () => {
+        sent++;
+        await Platform.stopReplay({ webhookId, replayId });
+        return answered(200);
+      });
+    expect([sent, await statesOf(webhookId)]).toEqual([1, { delivered: 1 }]);
   });
 });
 
