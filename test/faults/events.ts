@@ -195,6 +195,7 @@ export const EVENTS: Fault[] = [
     ["history/deliveries.ts", "const next = end && rows.length > limit ?", "const next = end && rows.length >= limit ?", "a page with the last deliveries has no next one"],
     ["history/failing.ts", "if (eventIds.length === 0 && floor === null) continue;", "", "a webhook without failures is not among their counts"],
     ["history/health.ts", "Math.max(0, ...overlaps)", "(overlaps[0] ?? 0)", "the end of an overlap is that of the last secret that signs"],
+    ["history/rejections.ts", "if (!circuit?.outcome) return [];", "if (!circuit) return [];", "an event type that could not be tried is not said to be rejected"],
     ["workspaces/write-guard.ts", "`${sql.placeholder(\"issuedAt\")} <= ${workspaces.sessionsNotBefore}`", "`${sql.placeholder(\"issuedAt\")} < ${workspaces.sessionsNotBefore}`", "a session writes nothing from the millisecond on in which it was ended"],
     ["email/queue.ts", "chunk(some, BATCH_MAX_BYTES, (message) => JSON.stringify(message).length)", "[some]", "a batch of e-mails is as small as the queue requires"],
     ["email/notification.ts", "more: found.examined === limit", "more: found.missed === limit", "an e-mail says that more events may be missed, though it has counted some that were received"],

@@ -504,6 +504,10 @@ describe("the health of a subscription", () => {
     // Everything has failed since: it rejects no type in particular.
     await setSubscription(id, { failingSince: TODAY });
     expect(await healthOf(id)).toMatchObject({ state: "failing", rejected: [] });
+    // An attempt that could not be made is no rejection.
+    const untried = { ...circuits["lead.created"], outcome: null };
+    await setSubscription(id, { circuits: { "lead.created": untried }, failingSince: null });
+    expect(await healthOf(id)).toMatchObject({ rejected: [] });
   });
 
   test("rejects no type while the subscription is disabled", async () => {
