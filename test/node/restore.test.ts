@@ -106,8 +106,9 @@ describe("the rows that are put back", () => {
     both("workspaces", workspace("wks_1"), { name: 'L\'Agence\n"2"; --', sealed_data_key: "k2.x" });
     both("api_keys", key("key_1"), { expires_at: 9 });
     both("subscriptions", subscription("whk_1"), { sealed_secret: "now", disabled_at: 5 });
-    insert(now, "subscriptions", subscription("whk_3", { deleted_at: 5 }));
-    const since = { created_at: RESTORED_TO };
+    // By a clock that is a minute behind.
+    const since = { created_at: RESTORED_TO - 60_000 };
+    insert(now, "subscriptions", subscription("whk_3", { ...since, deleted_at: 5 }));
     insert(now, "workspaces", workspace("wks_2", since));
     insert(now, "api_keys", key("key_2", { ...since, workspace_id: "wks_2" }));
     insert(now, "subscriptions", subscription("whk_2", { ...since, idempotency_key: "key_1 a" }));
@@ -390,6 +391,7 @@ describe("the calls that are repeated", () => {
     both("subscriptions", subscription("whk_4", { disabled_at: 2 }), { disabled_at: null });
     both("subscriptions", subscription("whk_5"), { events: '["run.completed"]' });
     both("subscriptions", subscription("whk_6"));
+    both("subscriptions", subscription("whk_7", { disabled_at: 2 }));
     expect(callsOf(then, now)).toEqual([
       ...["deleteWebhook whk_1", "deleteWebhook whk_2", "disableWebhook whk_3"],
       ...["enableWebhook whk_4", "updateWebhook whk_5"],
