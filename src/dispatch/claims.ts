@@ -105,6 +105,7 @@ export interface Settlement {
   /** Those of the subscription as it was claimed. */
   token: string;
   epoch: number;
+  /** In the order in which the attempts ended. */
   outcomes: OutcomeToRecord[];
   state: SendingState;
   /** Events that are due at once, because another event of their type succeeded. */

@@ -160,10 +160,7 @@ async function sendClaimed(
     // An earlier success in this claim may have made this event due at once. Its own attempt, made since, decides instead.
     dueNow.delete(eventId);
     for (const id of decision.dueNow) dueNow.add(id);
-    const response = (await storedResponse) ?? null;
-    const isStored = response !== null && storedResponses < RESPONSES_PER_DAY;
-    if (isStored) storedResponses++;
-    outcomes.push({
+    const ofAttempt: OutcomeToRecord = {
       ...decision.delivery,
       eventId,
       type,
@@ -172,8 +169,15 @@ async function sendClaimed(
       status: outcome && statusOf(outcome),
       startedAt,
       durationMs: endedAt - startedAt,
-      response: isStored ? response : null,
-    });
+      response: null,
+    };
+    // In the order in which the attempts ended, like the state, although reading a response takes longer.
+    outcomes.push(ofAttempt);
+    const response = await storedResponse;
+    if (response && storedResponses < RESPONSES_PER_DAY) {
+      storedResponses++;
+      ofAttempt.response = response;
+    }
   }
 
   /** Makes an attempt. Returns a null `outcome` if an error of ours prevents it. */

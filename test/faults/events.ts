@@ -255,6 +255,7 @@ export const EVENTS: Fault[] = [
     ["deliver.ts", "if (!mayStart(delivery)) continue;", "", "nothing more of a type starts once its circuit opens"],
     ["deliver.ts", "Math.min(state.concurrency, connections)", "state.concurrency", "a subscription uses no more than its share of the connections"],
     ["deliver.ts", "storedResponses < RESPONSES_PER_DAY", "true", "stored responses are bounded"],
+    ["deliver.ts", "outcomes.push(ofAttempt);\n    const response = await storedResponse;", "const response = await storedResponse;\n    outcomes.push(ofAttempt);", "the attempt that ended last is the last one of its subscription"],
     ["deliver.ts", "isInTime() && transactions < DISPATCH_TRANSACTIONS_MAX", "isInTime()", "a dispatch executes a bounded number of statements"],
     ["consumer.ts", "await sendWakeUps(env, database, [{ subscriptionId, queue, wakeAt }]);", "", "a dispatch that failed is repeated"],
   ]),

@@ -282,6 +282,24 @@ describe("a dispatch", () => {
     });
   });
 
+  test("notes the attempt that ended last, though the response to an earlier one is read for longer", async () => {
+    const { id, drafts } = await owed(2, NOW);
+    await setSubscription(id, { concurrency: 2 });
+    // A success does not make a retry due.
+    await setDeliveries(id, { priority: PRIORITY.retry }, drafts[0]?.id);
+    await dispatchAt(NOW, [id], async ({ eventId }) => {
+      if (eventId === drafts[0]?.id)
+        return { ...REJECTED, storedResponse: sleep(20).then(() => null) };
+      await sleep(5);
+      return OK;
+    });
+    const { failingSince, lastAttempt } = await subscriptionRow(id);
+    expect({ failingSince, lastAttempt }).toMatchObject({
+      failingSince: null,
+      lastAttempt: { status: 200 },
+    });
+  });
+
   test("counts no time for an attempt during which the clock is set back", async () => {
     const { id } = await owed(1, NOW - 10_000);
     let now = NOW;
