@@ -163,5 +163,6 @@ export const RECORDS: Fault[] = [
     ["export.ts", "&& !secret.includes(column)", "", "an export has no secrets"],
     ["export.ts", "workspace !== workspaceId || ", "", "an export's cursor is of its workspace"],
     ["erase.ts", "name: \"\", adminEmails: [], sealedDataKey: null", "name: \"\", sealedDataKey: null", "a workspace leaves no e-mail address in a database that it has left"],
+    ["export.ts", " || Array.isArray(value)", "", "an export has lists as they are stored"],
   ]),
 ];

@@ -153,6 +153,7 @@ describe("exportWorkspace", () => {
       // Its body is made from the lead.
       { kind: "event", type: "lead.created", leadId: all.leadId, body: "" },
       { kind: "attempt", webhookId: all.failing.id, status: 500 },
+      { kind: "run", actions: [{ type: "reply", status: "sent" }] },
       {
         kind: "webhook",
         id: all.failing.id,
