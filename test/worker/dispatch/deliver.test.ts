@@ -398,6 +398,14 @@ describe("a lease", () => {
   });
 });
 
+test("If the reply to a claim is lost, its second try sends what the first one has leased", async () => {
+  const { id } = await owed(2, NOW);
+  const { DB } = observedDatabase({ after: failAtTrip(1) });
+  const { posts, attempt } = subscriber();
+  expect(await dispatchOn(DB, NOW, [id], attempt)).toEqual([]);
+  expect([posts.length, await statesOf(id)]).toEqual([2, { delivered: 2 }]);
+});
+
 describe("if the reply to a settlement is lost, its second try", () => {
   /** Dispatches, while the reply to the settlement is lost, and does something before the second try. */
   const dispatchLosing = (
