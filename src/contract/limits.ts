@@ -6,8 +6,8 @@ import { DAY_MS, HOUR_MS, MINUTE_MS } from "./time.ts";
  *
  * To change one: its line here, then `npm run openapi` and `npm run reference`. `test/node/documentation.test.ts` names
  * the pages that state the old figure. Append a step to the retry schedule rather than insert one, and raise
- * `TRIED_FOR_MAX_MS` so that it cuts off no attempt. A pending delivery stores how many steps it has used up, so one in the middle would
- * shift its next retry.
+ * `TRIED_FOR_MAX_MS` so that it cuts off no attempt. A pending delivery stores how many steps it has used up, so one in
+ * the middle would shift its next retry.
  */
 
 export const PAGE_LIMIT = { min: 1, max: 100, default: 25 } as const;

@@ -121,7 +121,7 @@ export const apiKeys = sqliteTable(
     revokedAt: integer("revoked_at"),
     /** When a rotated key expires; null if it does not expire. */
     expiresAt: integer("expires_at"),
-    /** When the gate of the key last read this row, which it does once an hour while the key is used; null if never. */
+    /** When the gate of the key last read this row, at least once an hour while the key is used; null if never. */
     lastUsedAt: integer("last_used_at"),
   },
   (table) => [index("api_keys_newest").on(table.workspaceId, table.createdAt, table.id)],
