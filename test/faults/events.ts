@@ -242,6 +242,7 @@ export const EVENTS: Fault[] = [
     ["consumer.ts", "[{ subscriptionId, queue, wakeAt }]", "[{ subscriptionId, queue: \"fast\", wakeAt }]", "a dispatch that fails in the slow queue is woken there"],
     ["claims.ts", "IS NOT NULL AND change.value->>'outcome' IS NOT NULL AND NOT ${IS_OVERTAKEN}", "IS NOT NULL AND NOT ${IS_OVERTAKEN}", "a replayed delivery that could not be attempted has not failed"],
     ["claims.ts", "const IS_FREE = sql`${subscriptions.leasedUntil} <= ${NOW}`;", "const IS_FREE = sql`1`;", "one dispatch at a time sends to a subscription", { violation: /two processes send to/, seed: 9 }],
+    ["claims.ts", " = ${sql.placeholder(\"formerToken\")} AND ${MAY_RECORD}`", " = ${sql.placeholder(\"formerToken\")}`", "a settlement that comes too late for a move is no error"],
     ["claims.ts", "      leasedBy: NEW_TOKEN,\n", "", "an outcome is recorded once", { violation: /stored ones, and \d+ were made/, seed: 7 }],
     ["claims.ts", " OR NOT ${IS_CURRENT}))`", "))`", "what failed at a former URL is sent to the new one at once"],
     ["claims.ts", "(${WAS_STOPPED} OR NOT ${IS_CURRENT})", "NOT ${IS_CURRENT}", "what a stopped replay has just sent, and fails, stays as it was"],

@@ -377,6 +377,17 @@ describe("a lease", () => {
     expect(rows.find(({ eventId }) => eventId === rejected)).toMatchObject({ dueAt });
   });
 
+  test("that ran out before its workspace was locked settles nothing, which is no error", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    const held = await heldDispatch(NOW, id);
+    const lock = (writeLock: "locked" | null) =>
+      db.update(workspaces).set({ writeLock }).where(eq(workspaces.id, workspaceId)).run();
+    await lock("locked");
+    expect(await held.finish(OK)).toEqual([]);
+    await lock(null);
+    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attemptsMade: 0 });
+  });
+
   test("whose subscription was deleted in the meantime ends with the request in progress", async () => {
     const { id, workspaceId } = await owed(5, NOW);
     const clock = steadyClock();
