@@ -190,6 +190,7 @@ const MAY_RECORD = isWritableOrDraining(subscriptions.workspaceId);
 const IS_UNSETTLED = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${sql.placeholder("formerToken")} AND ${MAY_RECORD}`;
 /** The subscription, once it has the token of this transaction. */
 const IS_RENEWED = sql`${SUBSCRIPTION} AND ${subscriptions.leasedBy} = ${NEW_TOKEN}`;
+/** This transaction, or its first try, has leased the subscription. */
 const IS_LEASED = sql`(${IS_RENEWED} AND ${subscriptions.leasedUntil} > 0)`;
 const IS_FREE = sql`${subscriptions.leasedUntil} <= ${NOW}`;
 
