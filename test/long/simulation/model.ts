@@ -124,7 +124,8 @@ function simulateModel(scenario: Scenario, seed: number): Result {
     if (byHand && byHand.at <= now && !isSentByHand) {
       isSentByHand = true;
       const begun = { priority: PRIORITY[byHand.what], stepsUsed: 0, firstAt: null, dueAt: now };
-      const sent = byHand.what === "resend" ? pending.slice(0, RESENT_MAX) : pending;
+      const tried = pending.filter(({ priority }) => priority !== PRIORITY.untried);
+      const sent = byHand.what === "resend" ? pending.slice(0, RESENT_MAX) : tried;
       for (const delivery of sent) Object.assign(delivery, begun);
     }
     if (movesAt <= now && !isMoved) {

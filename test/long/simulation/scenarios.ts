@@ -15,7 +15,7 @@ export interface Scenario {
   records: Records[];
   /** What the endpoint does: the first rule that applies decides. It accepts what no rule is about. */
   rules: Rule[];
-  /** A person replays all that is not delivered, or resends the oldest `RESENT_MAX` of it. */
+  /** A person replays all that has failed, or resends the oldest `RESENT_MAX` of what is not delivered. */
   byHand?: { at: number; what: "resend" | "replay" };
   /** When the subscription gets another URL, whose endpoint accepts everything. */
   movesAt?: number;
