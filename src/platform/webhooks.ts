@@ -14,7 +14,7 @@ import {
 import { DAY_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
-import { sendWakeUps } from "../delivery/wake.ts";
+import { sendWakeUps, type WakeUp } from "../delivery/wake.ts";
 import { parseEncryptionKeys } from "../encryption/seal.ts";
 import { CustomHeaders } from "../endpoints/headers.ts";
 import { findDnsFault, readTarget } from "../endpoints/resolve.ts";
@@ -151,12 +151,17 @@ export const updateWebhook = operation({
     const { db, database } = await findWebhook(call, webhookId);
     const uri = given.url == null ? null : await acceptUrl(call.env, given.url);
     const wanted = { ...given, url: uri };
+    // Another URL gets at once what waits, also if this call repeats one whose reply was lost.
+    const toMoved: WakeUp[] = uri === null ? [] : [{ subscriptionId: webhookId, queue: "fast" }];
     for (let tries = 1; tries <= UPDATE_TRIES; tries++) {
       const before = await findFields(db, webhookId);
       expectFields(before, expected ?? {});
       const { changed, headersDropped } = await changeFields(call.env, before, wanted);
       const diff = diffFields(before, { ...before, ...changed });
-      if (Object.keys(diff.after).length === 0) return {};
+      if (Object.keys(diff.after).length === 0) {
+        call.ctx.waitUntil(sendWakeUps(call.env, database, toMoved));
+        return {};
+      }
       await call.noteChange?.({ webhookId, ...diff });
       // The change is tried once. After a lost reply, a second try would undo a change that another call made since.
       const { isChanged, wakeUps } = await commit(
@@ -164,8 +169,7 @@ export const updateWebhook = operation({
         updateSubscription(webhookId, changed, Date.now(), before),
       );
       if (!isChanged) continue;
-      if (changed.url) wakeUps.push({ subscriptionId: webhookId, queue: "fast" });
-      call.ctx.waitUntil(sendWakeUps(call.env, database, wakeUps));
+      call.ctx.waitUntil(sendWakeUps(call.env, database, [...wakeUps, ...toMoved]));
       return headersDropped.length > 0 ? { headersDropped } : {};
     }
     throw new InputError("webhookId", "it is being changed by other calls", {

@@ -21,6 +21,7 @@ import {
   failAt,
   failingSince,
   HOUR_MS,
+  isolated,
   observedDatabase,
   owed,
   receivedBy,
@@ -249,6 +250,16 @@ test("updateWebhook with another URL moves pending deliveries to it", async () =
   expect(headers["x-service-signature"]).toBe(signed.service);
   expect(await read()).toMatchObject({ url, retrying: 1 });
   expect((await Platform.listDeliveries({ webhookId })).items).toHaveLength(1);
+});
+
+test("updateWebhook that is repeated after a lost reply wakes the subscription at its new URL", async () => {
+  const { workspaceId } = await openWorkspace();
+  const { id: webhookId } = await subscribe(workspaceId);
+  const deployment = isolated();
+  const change = { webhookId, url: subscriberUrl() };
+  await Platform.updateWebhook(change);
+  await platformOf(deployment.env).updateWebhook(change);
+  await expect.poll(() => deployment.fast).toHaveLength(1);
 });
 
 test("updateWebhook with headers sends them with each request, and shows only their names", async () => {
