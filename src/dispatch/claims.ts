@@ -61,7 +61,7 @@ export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
  */
 export const CLAIM_MAX: Readonly<Record<QueueName, number>> = { fast: 100, slow: 12 };
 
-/** What a dispatch claims. */
+/** The subscription that a dispatch claims. */
 export interface Claimant {
   subscriptionId: string;
   /** The queue of the wake-up message. What has moved to the other queue is not claimed, but sent a message there. */
@@ -102,8 +102,9 @@ export interface OutcomeToRecord extends DeliveryAfter {
 
 /** The changes that the requests of a claim have made. */
 export interface Settlement {
-  /** Those of the subscription as it was claimed. */
+  /** The token of the claim. */
   token: string;
+  /** The epoch of the subscription as it was claimed. */
   epoch: number;
   /** In the order in which the attempts ended. */
   outcomes: OutcomeToRecord[];
@@ -116,8 +117,7 @@ export interface Settlement {
 
 /** Leases a subscription if something may be sent or must be ended, and reads what. It is safe to repeat. */
 export function claim(db: Database, claimant: Claimant, now: number): Promise<Claim> {
-  const values = valuesOf(claimant, now);
-  return commit(db, toClaim(true, values));
+  return commit(db, toClaim(true, valuesOf(claimant, now)));
 }
 
 /**

@@ -325,7 +325,7 @@ describe("a lease", () => {
       leasedBy: expect.any(String),
     });
     await announceLeads(workspaceId, 1, NOW);
-    // The holder looks for more before it releases the lease.
+    // The dispatch that leases it looks for more before it releases the lease.
     for (const now of [NOW, LATER - 1]) expect(await dispatchAt(now, [id], attempt)).toEqual([]);
     await held.finish(OK);
     expect(posts).toEqual([]);
