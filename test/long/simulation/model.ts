@@ -45,6 +45,8 @@ const TIMEOUT_SECONDS = 10;
 const CLAIM_VALID_SECONDS = 1;
 /** How long the two transactions of a dispatch take, and the message that wakes it. */
 const TRANSACTIONS_SECONDS = 0.1;
+/** A message that is to arrive within this time counts as arrived. */
+const ARRIVED_SECONDS = 1;
 /** Points at which a process may die: in a dispatch, and for each of its requests. */
 const STEPS = { dispatch: 6, request: 3 };
 /** When a process has died: its lease lasts so long, and without a new event, the scheduled job comes after that. */
@@ -102,6 +104,8 @@ function simulateModel(scenario: Scenario, seed: number): Result {
   let disabledAt: number | null = null;
   let isMoved = false;
   let isSentByHand = false;
+  /** The delayed message that wakes the subscription: what it is for, and when it arrives. */
+  let message = { sendAt: -Infinity, arrivesAt: -Infinity };
 
   while (now < hours * 3600 && disabledAt === null) {
     happen();
@@ -270,15 +274,20 @@ function simulateModel(scenario: Scenario, seed: number): Result {
     if (isDead) disabledAt = endedAt;
   }
 
-  /** When something may be sent next: messages are delayed by whole seconds, unless something happens before. */
+  /**
+   * When a message arrives for what may be sent next, unless something happens before. Messages are delayed by whole
+   * seconds. One that is underway and arrives in time is enough.
+   */
   function nextAt(clock: number): number {
-    let wait = Infinity;
+    let sendAt = Infinity;
     for (const { event, dueAt, priority } of pending) {
       const { probeAt = 0 } = circuits.get(event.type) ?? {};
       const at = priority === PRIORITY.resend ? dueAt : Math.max(dueAt, probeAt);
-      wait = Math.min(wait, Math.max(1, Math.ceil(at - clock)));
+      sendAt = Math.min(sendAt, at);
     }
-    const at = Math.min(now + wait, nextEventAt());
+    const isUnderway = message.sendAt > clock + ARRIVED_SECONDS && message.sendAt <= sendAt;
+    if (!isUnderway) message = { sendAt, arrivesAt: now + Math.max(1, Math.ceil(sendAt - clock)) };
+    const at = Math.min(message.arrivesAt, nextEventAt());
     return at === Infinity ? hours * 3600 : at;
   }
 
