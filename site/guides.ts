@@ -91,6 +91,7 @@ export const DEPLOYED = [
   "{{AUTH_FAILURES}} in {{AUTH_FAILURE_WINDOW_SECONDS}} s",
   "{{EVENTS_KEPT_DAYS}} days, at most the newest {{EVENTS_KEPT_MAX}}",
   "deleted after {{EVENTS_KEPT_DAYS}} days",
+  "beyond the newest {{EVENTS_KEPT_MAX}}",
   "{{SUPPORT_EMAIL}}",
   "{{SUPPORT_URL}}",
 ];
