@@ -207,7 +207,7 @@ function limits(): string {
       [
         "Size of the record in an event",
         kibibytes(RECORD_MAX_BYTES),
-        "Accept bodies of up to 2 MB, so that larger records of a later version fit.",
+        "The app cannot record a larger one, so no list and no event has it. Accept bodies of up to 2 MB, so that larger records of a later version fit.",
       ],
       [
         "Requests of a webhook at a time",
