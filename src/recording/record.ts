@@ -10,7 +10,6 @@ import {
   type Statements,
   withoutRetries,
 } from "../db/client.ts";
-import { isReferenceMissing } from "../db/errors.ts";
 import { selectWakeUps, sendWakeUps } from "../delivery/wake.ts";
 import { Name, Reference } from "../primitives/text.ts";
 import { findPlacement } from "../workspaces/placement.ts";
@@ -54,16 +53,16 @@ export interface RecordingPlan<Changed = number> {
    */
   isIdempotent: boolean;
   /**
-   * The error to throw if the database rejects a reference although the call was planned again; by default, the workspace
-   * is unknown. If the call is valid, this is not an InputError, because the platform does not repeat an invalid call.
+   * The error to throw if a record that one of them refers to was deleted after the call was planned; by default, the
+   * workspace is unknown. If the call is valid, this is not an InputError, because the platform does not repeat an
+   * invalid call.
    */
   missing?: Error;
 }
 
 /**
- * Records one call: plans it, and commits its statements as one transaction. Plans it again, once, if a record that it
- * refers to was deleted in between. Then wakes the subscriptions of the workspace that have something to send, without
- * making the caller wait: dispatch/consumer.ts gets their messages.
+ * Records one call: plans it, and commits its statements as one transaction. Then wakes the subscriptions of the
+ * workspace that have something to send, without making the caller wait: dispatch/consumer.ts gets their messages.
  *
  * @param plan reads what the plan depends on, and returns the plan. Throws an InputError for invalid input.
  * @param now when the call was received, in Unix milliseconds; records get this time.
@@ -79,24 +78,16 @@ export async function record<Input extends { workspaceId: string }, Changed>(
 ): Promise<{ ids: string[]; changed: Changed; database: string }> {
   const { workspaceId } = input;
   const { db, database } = await findPlacement(env, workspaceId);
-  const context = { env, db, now };
-  const commitPlan = ({ statements, isIdempotent }: RecordingPlan<Changed>) =>
-    commit(isIdempotent ? db : withoutRetries(db), {
-      // Checked here, because an erasure may begin at any time until the commit.
-      permitted: failIfErasing({ workspaceId }),
-      changed: statements,
-      wakeUps: selectWakeUps(workspaceId, now),
-    });
-  const planned = await plan(input, context);
-  const committed = commitPlan(planned).catch(async (error) => {
-    if (!isReferenceMissing(error)) throw error;
-    // A lead that a run refers to may have been erased since the call was planned. The second plan finds that out.
-    return commitPlan(await plan(input, context));
+  const { ids, statements, isIdempotent, missing } = await plan(input, { env, db, now });
+  const committed = commit(isIdempotent ? db : withoutRetries(db), {
+    // Checked here, because an erasure may begin at any time until the commit.
+    permitted: failIfErasing({ workspaceId }),
+    changed: statements,
+    wakeUps: selectWakeUps(workspaceId, now),
   });
-  const { changed, wakeUps } = await refuseMissing(committed, planned.missing);
+  const { changed, wakeUps } = await refuseMissing(committed, missing);
   ctx.waitUntil(sendWakeUps(env, database, wakeUps));
-  // Ids derive from references, so both plans have the same ones.
-  return { ids: planned.ids, changed, database };
+  return { ids, changed, database };
 }
 
 /**

@@ -54,7 +54,7 @@ export async function planRuns(
   const announced = announce(workspaceId, "run.completed", drafts, isNew, now);
   return {
     ...planInsertion(reported, announced, insertRuns(workspaceId, found)),
-    missing: new Error("a record that one of the runs refers to was deleted during both tries"),
+    missing: new Error("an automation or a lead of the runs was deleted meanwhile: try again"),
   };
 }
 
