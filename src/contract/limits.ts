@@ -142,7 +142,7 @@ export const TRIED_FOR_MAX_MS = 84 * HOUR_MS;
 /** Events of a type that must be rejected at their first attempt, since the last success, before its circuit opens. */
 export const CIRCUIT_OPENS_AFTER_EVENTS = 5;
 
-/** How long a circuit stays open after a rejection, in seconds: after the first failure, the second, and so on. */
+/** The wait before the next probe of an open circuit, after a rejection, in seconds: after the first failure, and so on. */
 export const CIRCUIT_REJECTED_SECONDS: readonly number[] = [
   1, 1, 1, 2, 2, 2, 5, 5, 5, 10, 10, 20, 30, 60,
 ];

@@ -337,18 +337,18 @@ export interface Circuit {
   /** The events whose first attempt was rejected since the last success of the type, before the circuit opened. */
   rejected: readonly string[];
   /**
-   * How many failures in a row have lengthened the wait for the next probe, from the one that opened the circuit on; 0 if
-   * an error of ours opened it.
+   * How many failures in a row have lengthened the wait for the next probe, from the one that opened the circuit on; 0
+   * while it is closed, or if only an error of ours opened it.
    */
   step: number;
   /**
-   * When the next probe may be sent, while it is open; 0 while it is closed. Only a success closes it, or any response if
-   * an error of ours opened it.
+   * When the next probe may be sent, while it is open; 0 while it is closed. Only a success closes it, or any response but
+   * 429 and 503 if only an error of ours opened it.
    */
   probeAt: number;
   /** The start of the first attempt that has failed since the last success. */
   since: number;
-  /** The outcome of the last failure, and its status if there was a response. Null if no attempt could be made. */
+  /** The outcome of the last failure, and its status if there was a response. Null if only an error of ours opened it. */
   outcome: string | null;
   status: number | null;
 }

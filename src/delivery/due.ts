@@ -74,7 +74,7 @@ const DUE_DELIVERY = sql`${deliveries.priority} AS priority, ${deliveries.stepsU
 export function selectDueOf(which: SQL): RowQuery<DueDelivery> {
   return qb.all<DueDelivery>(sql`
     WITH head AS (
-      -- The deliveries of each line that are due first. The inner query finds them in deliveries_due_of_subscription alone.
+      -- Of each line that no circuit holds, what is due first. The inner query finds it in deliveries_due_of_subscription alone.
       SELECT ${deliveries.eventId} AS event_id, ${deliveries.type} AS type, ${deliveries.priority} AS priority, ${deliveries.dueAt} AS due_at
       FROM ${subscriptions} CROSS JOIN ${LINES} ON line.value->>1 = ${RESEND} OR ${PROBE_AT} = 0
         CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
@@ -82,7 +82,7 @@ export function selectDueOf(which: SQL): RowQuery<DueDelivery> {
           ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT})
       WHERE ${which}
       UNION ALL
-      -- The candidates for a probe: the first of each line, and the last one that was not tried yet.
+      -- Of each line that an open circuit holds, the candidates for a probe: the first, and the last one not tried yet.
       SELECT ${deliveries.eventId}, ${deliveries.type}, ${deliveries.priority}, ${deliveries.dueAt}
       FROM ${subscriptions} CROSS JOIN ${LINES} ON line.value->>1 <> ${RESEND} AND ${PROBE_AT} BETWEEN 1 AND ${NOW}
         CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (

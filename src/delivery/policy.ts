@@ -5,10 +5,9 @@
  * There are two clocks, because a rejection is about one delivery, whereas an outage is about the endpoint:
  *
  * - A delivery has a retry schedule, which a rejection moves (`afterFailure`).
- * - An event type of a subscription has a circuit, which is closed, or open until a time. While it is open, its deliveries
- *   wait, and one request at a time probes the endpoint, whenever that time has come. A failed probe sets a later time, and
- *   a success closes the circuit (`circuitAfterFailure`). No failure of the endpoint moves a retry schedule in the
- *   meantime. So everything is due by itself when the circuit closes.
+ * - An event type of a subscription has a circuit, which is closed or open. While it is open, its deliveries wait, and one
+ *   request at a time probes the endpoint, less and less often (`circuitAfterFailure`), until a success closes the circuit.
+ *   No failure of the endpoint moves a retry schedule in the meantime. So everything is due by itself when it closes.
  *
  * Adaptive concurrency (AIMD) belongs to the whole subscription (`loadAfter`).
  */
@@ -252,8 +251,9 @@ function circuitAfterFailure(
   openedMeanwhile: boolean,
 ): Circuit {
   const { rejected, step, probeAt } = before ?? CLOSED;
-  // If an error of ours has opened it, it counts as closed here, and has no outcome.
+  // If only an error of ours has opened it, it counts as closed here.
   const isOpenedByFailures = step > 0;
+  // Without an outcome, nothing has failed since the last success.
   const since = before?.outcome ? before.since : startedAt;
   const last = { since, outcome: outcome.kind, status: statusOf(outcome) };
   const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
@@ -288,9 +288,10 @@ function requestedWaitSeconds(outcome: Outcome): number {
 }
 
 /**
- * Returns a delivery after a failed attempt. A rejection moves its retry schedule if the circuit is closed. Otherwise, it is
- * due as of now, and the open circuit holds it, until it is the one that was tried longest ago. A resend opens no circuit.
- * After an outage, its delivery is therefore sent once more at once, as a retry, whose failure opens it.
+ * Returns a delivery after a failed attempt. A rejection uses up a step of its retry schedule if the circuit is closed.
+ * Otherwise, no step is used up: it is due as of now, behind those that were tried before it, and waits for the circuit. A
+ * resend opens no circuit. After an outage, its delivery is therefore sent once more at once, as a retry, whose failure
+ * opens it.
  *
  * @param isOpenNow whether the circuit is open after the attempt.
  */

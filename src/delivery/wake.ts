@@ -41,8 +41,8 @@ export interface WakeUp {
 /** The longest delay of a message that Cloudflare Queues accepts. A later retry takes a second message. */
 const DELAY_MAX_MS = DAY_MS;
 /**
- * A message that is to arrive within this time counts as arrived, because consumers' clocks differ a little. A larger
- * difference leaves the subscription to the scheduled job.
+ * A message that is to arrive within this time counts as arrived: it may be the one that has started this dispatch, because
+ * consumers' clocks differ a little. A larger difference leaves the subscription to the scheduled job.
  */
 const ARRIVED_MS = 1_000;
 

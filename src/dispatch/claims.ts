@@ -40,7 +40,7 @@ import { isWritable, isWritableOrDraining } from "../workspaces/write-lock.ts";
  *
  * A lease is a dispatch's exclusive right to send to a subscription, until `leasedUntil`. It is given back by a settlement
  * that claims nothing more. If the process dies, the lease ends after `LEASE_MS`, and what was sent without its outcome being
- * recorded is sent again. A claim writes to the subscription only, not to its deliveries.
+ * recorded is sent again by the next dispatch, which the scheduled job wakes at the latest. A claim writes to the subscription only, not to its deliveries.
  *
  * `leasedBy` is a fencing token, which each claim and each settlement replaces with a new one. What a claim has sent is
  * settled only while its token stands there. So a dispatch that was too slow changes nothing once another one has leased.
@@ -154,7 +154,7 @@ export async function settle(
     broughtForward: dueNow.length > 0 ? bringForward(values) : undefined,
     // It replaces the token, which all statements before it check.
     released: storeStateAndRelease(values),
-    // It reads the state that was just stored. A second try finds another epoch.
+    // It reads the state that was just stored. Disabling raises the epoch, so a second try does nothing.
     disabled: disable ? disableSubscription(values) : undefined,
     next: toClaim(mayClaim, values),
   });
@@ -211,8 +211,8 @@ const WAS_RESCHEDULED = sql`${deliveries.dueAt} IS NOT change.value->>'$.claimed
 /** Since the claim, its replay was stopped, which restores its state and priority. */
 const WAS_STOPPED = sql`(${deliveries.state}, ${deliveries.priority}) IS NOT ('pending', change.value->>'$.claimed.priority')`;
 /**
- * The outcome decides nothing about the delivery, whose row says what has happened since the claim: it was resent or
- * replayed. Or it failed, and its replay was stopped, or the subscription was changed (`IS_CURRENT`). The attempt is stored.
+ * The outcome decides nothing about the delivery, although its attempt is stored: since the claim, the delivery was resent
+ * or replayed. A failure is overtaken as well if the replay was stopped, or the subscription changed (`IS_CURRENT`).
  */
 const IS_OVERTAKEN = sql`(${WAS_RESCHEDULED}
   OR change.value->>'state' <> 'delivered' AND (${WAS_STOPPED} OR NOT ${IS_CURRENT}))`;
@@ -364,7 +364,7 @@ const selectSubscription = prepared(
       storedResponses: responsesOn(sql.placeholder("today")),
     })
     .from(subscriptions)
-    // Another dispatch that leases it looks for more before it releases the lease.
+    // Nothing is read while another dispatch leases it: that one looks for more before it releases the lease.
     .where(sql`${SUBSCRIPTION} AND (${IS_LEASED} OR ${IS_FREE})`),
 );
 

@@ -37,7 +37,7 @@ if (CLAIM_VALID_MS + DNS_BEFORE_POST_MS >= STOPS_WITHIN_MS)
   throw new Error("a request could start more than STOPS_WITHIN_MS after its subscription ended");
 /** The runtime ends background work after 30 s. The outcomes of the last requests are recorded, with retries, before. */
 const LAST_REQUESTS_END_MS = 22_000;
-/** A dispatch claims no more after this time, so that its last requests can time out until then. */
+/** A dispatch claims no more after this time, so that even requests that time out have ended by `LAST_REQUESTS_END_MS`. */
 export const DISPATCH_MAX_MS =
   LAST_REQUESTS_END_MS - CLAIM_VALID_MS - DNS_BEFORE_POST_MS - POST_TIMEOUT_MS;
 if (DISPATCH_MAX_MS < 5_000)

@@ -47,10 +47,10 @@ export function invoke(
   given: unknown,
   via: string,
 ): Promise<object> {
-  const noted = runNoted(method, operation, call, given, via);
+  const running = runNoted(method, operation, call, given, via);
   // Without this, the runtime would end the call if its caller hangs up.
-  call.ctx.waitUntil(noted.catch(() => {}));
-  return noted;
+  call.ctx.waitUntil(running.catch(() => {}));
+  return running;
 }
 
 async function runNoted(
