@@ -184,7 +184,7 @@ export function parseBearer(header: string | undefined): string | null {
 export async function failedAuthentication(c: Context<AppEnv>): Promise<ApiError> {
   const { network, block } = addressOf(c);
   const calledAt = Date.now();
-  const recent = [network, block].map((name) => failingAddresses.findUsedUp(name, calledAt));
+  const recent = [block, network].map((name) => failingAddresses.findUsedUp(name, calledAt));
   const known = recent.find((refusal) => refusal !== null);
   if (known) {
     c.set("rateLimit", known.rateLimit);
@@ -218,7 +218,11 @@ function isPreflight({ req }: Context<AppEnv>): boolean {
  * gate of the address, so that requests without a key cost nothing.
  */
 export function addressWindow(c: Context<AppEnv>): RateLimit {
-  const known = failingAddresses.findWindow(addressOf(c).block, Date.now());
+  const { network, block } = addressOf(c);
+  const now = Date.now();
+  // The window of a network is only cached once it is used up, and then leaves its blocks nothing.
+  const known =
+    failingAddresses.findWindow(network, now) ?? failingAddresses.findWindow(block, now);
   if (known) return known;
   const limit = Number(c.env.AUTH_FAILURES);
   const resetMs = Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000;

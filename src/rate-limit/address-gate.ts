@@ -14,7 +14,10 @@ const NETWORK_FAILURES_MULTIPLE = 16;
 
 /** The result of a gate for one failure. */
 interface CountedFailure {
-  /** The one that had already used up its failures; null if neither had, so this failure was counted. */
+  /**
+   * The one that had already used up its failures, the block if both had. Null if neither had, so that this failure was
+   * counted.
+   */
   blocked: keyof AddressName | null;
   /** The window of the block, or the window of its network if that leaves less. */
   rateLimit: RateLimit;
@@ -40,7 +43,7 @@ export class AddressGate extends DurableObject<Env> {
     const own = take(open.block, rules.block);
     const network = take(open.network, rules.network);
     if (!own || !network)
-      return { blocked: network ? "block" : "network", rateLimit: this.#rateLimitOf(open, now) };
+      return { blocked: own ? "network" : "block", rateLimit: this.#rateLimitOf(open, now) };
     const blocks = this.#openBlocks(now);
     // Storage is deleted when the last window closes, because most IP addresses never come again.
     if (blocks.size === 0)

@@ -266,6 +266,21 @@ describe("strangers", () => {
     expect(await leftTo("2001:db8:64:2::1", "/nowhere")).toBe(20);
   });
 
+  test("with IPv6 are shown that their /48 is blocked, outside the API too", async () => {
+    const network = "2001:db8:65";
+    const gate = env.ADDRESS_GATE.getByName(`${network}::/48`);
+    const blocks = Array.from({ length: 320 }, (_, i) => `${network}:f${i % 16}::/64`);
+    await Promise.all(blocks.map((block) => gate.fail(block)));
+    for (const [path, status] of [
+      ["/v1/leads", 429],
+      ["/nowhere", 404],
+    ] as const) {
+      const headers = { "CF-Connecting-IP": `${network}:1::1` };
+      const answer = await send(path, { headers });
+      expect([answer.status, rateLimitOf(answer).remaining]).toEqual([status, 0]);
+    }
+  });
+
   test("with a revoked key, from a blocked address, call each gate once in two seconds", async () => {
     const { keyId, apiKey, api } = await openFarWorkspace();
     const address = freshAddress();

@@ -64,6 +64,16 @@ describe("an address", () => {
     expect(rateLimit).toEqual(left(0, WINDOW_MS - 40_000));
   });
 
+  test("is blocked beyond the end of its network's window alone, if its own ends later", async () => {
+    const gate = openGate();
+    await fail(gate, NETWORK_LIMIT - LIMIT, NOW);
+    await fail(gate, LIMIT, NOW + 50_000, BLOCK);
+    const own = { blocked: "block", rateLimit: left(0, WINDOW_MS) };
+    expect(await gate.fail(BLOCK, NOW + 50_000)).toEqual(own);
+    const other = { blocked: "network", rateLimit: left(0, WINDOW_MS - 50_000) };
+    expect(await gate.fail("another block", NOW + 50_000)).toEqual(other);
+  });
+
   test("keeps its failures when the object is evicted", async () => {
     const gate = openGate();
     await fail(gate, 2, NOW, BLOCK);
