@@ -35,7 +35,7 @@ export const ERRORS = {
     statuses: [404],
     message: "Cette automatisation n’existe pas dans l’espace de travail.",
     when: "The workspace has no automation with this id.",
-    todo: "List the automations of the key's workspace. The account may be disconnected.",
+    todo: "Check the workspace of the key, and that the automation's account is connected.",
   },
   webhook_not_found: {
     statuses: [404],
@@ -54,7 +54,7 @@ export const ERRORS = {
     message:
       "Cette automatisation est à l’état de brouillon ou en erreur\u00a0: elle ne peut être ni activée ni mise en pause.",
     when: "The automation is `draft` or `error`.",
-    todo: "Activate or fix it in the app first. `automation.status_changed` announces that.",
+    todo: "Activate or fix it in the app first. The event `automation.status_changed` shows when it is `active` or `paused`.",
   },
   rate_limited: {
     statuses: [429],

@@ -21,7 +21,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   invalid_type: "A value has the wrong type, or a parameter was sent twice.",
   unknown_value: "A value is not among those in `allowed`.",
   out_of_range:
-    "A number, the number of items, or the nesting of the body is not between `min` and `max`.",
+    "A number, a length, the number of items or of commas, or the nesting of the body is not between `min` and `max`.",
   unreadable: "The cursor does not come from this list. Start over without one.",
   unknown_property: "The body has a property that does not exist. `parameter` names it.",
   invalid_url: `The URL is not valid, or has more than ${URL_MAX_LENGTH} characters.`,
@@ -31,7 +31,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   unresolvable_host: "The URL's host name does not exist in DNS.",
   invalid_json: "The body is not valid JSON in UTF-8.",
   body_too_large: "The body is larger than `max` bytes. The status is 413.",
-  body_too_slow: `The body took longer than ${BODY_MAX_MS / 1000} s to arrive. Send it again.`,
+  body_too_slow: `The body took longer than ${BODY_MAX_MS / 1000} s to arrive, so the request had no effect. Send it again.`,
   unsupported_media_type:
     "`Content-Type` is not `application/json`, or the body is compressed. The status is 415.",
   subscription_limit_reached:
@@ -42,7 +42,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
 
 /** Whether the same request may succeed later, by code. */
 export const RETRY: Record<ErrorCode, string> = {
-  invalid_request: "Only once its cause is fixed",
+  invalid_request: "Only once its cause is fixed; after `body_too_slow`, yes",
   invalid_api_key: "No",
   workspace_access_denied: "No",
   automation_not_found: "No",

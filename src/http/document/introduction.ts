@@ -66,7 +66,7 @@ ${JSON.stringify(example.toBody(), null, 2)}
 
 - **Handle errors by \`code\`**, because several codes share a status. No new codes are added within a version.
 - \`message\` is in French, because the app shows it to its users. Display it, but do not compare it, because it may change.
-- \`details\` helps you fix the request. It has the invalid \`parameter\`, the \`reason\`, the \`allowed\` values or the bounds \`min\` and \`max\`. On a 422, \`status\` is the automation's current status.
+- \`details\` helps you fix the request, and may be empty: \`{}\`. With \`invalid_request\`, it has the \`reason\`, the invalid \`parameter\`, and the \`allowed\` values or the bounds \`min\` and \`max\`, as far as they apply. On a 422, \`details.status\` is the automation's status; on a 429, \`details.retry_after_seconds\` is the time to wait.
 - The \`Link\` header with \`rel="help"\` leads to the explanation of the code.
 
 Every response has an \`X-Request-Id\`. Quote it when you contact us, so that we can find the request in our logs.
@@ -86,7 +86,7 @@ ${Object.entries(ERRORS).map(describeCode).join("\n\n")}
 
 ### Reasons
 
-With \`invalid_request\`, \`details.reason\` names the problem. New reasons are announced. Treat an unknown reason as if there were none.
+With \`invalid_request\`, \`details.reason\` names the problem. New reasons are announced in the changelog. Treat an unknown reason as if there were none.
 
 ${table(
   ["Reason", "Meaning", "Message (in French)"],
@@ -106,7 +106,7 @@ function describeCode([code, { when, todo, message }]: [string, ErrorEntry]): st
 
 **What to do:** ${todo}
 
-**Message**, in French, for the users of the app: ${message}`;
+**Message**, in French: ${message}`;
 }
 
 const PAGINATION = `Lists are paginated, newest first:
