@@ -89,11 +89,11 @@ export const FAILURES = {
   },
   524: {
     en: [
-      "Your server accepted the connection, but did not respond in time.",
+      `Your server accepted the connection, but Cloudflare stopped waiting for its response, even before our limit of ${SECONDS} seconds.`,
       "Respond as soon as the event is stored, and do the rest of the work afterwards.",
     ],
     fr: [
-      "Votre serveur a accepté la connexion, mais n’a pas répondu à temps.",
+      `Votre serveur a accepté la connexion, mais Cloudflare a cessé d’attendre sa réponse, avant même notre limite de ${SECONDS} secondes.`,
       "Répondez dès que l’événement est enregistré et faites le reste du travail ensuite.",
     ],
   },
@@ -239,7 +239,7 @@ export const FAILURES = {
   },
   410: {
     en: [
-      "Your server says that this URL is gone for good. It is retried like any other failure.",
+      "Your server says that this URL is gone for good. Deliveries are retried as after any other failure.",
       "Change the URL of the webhook, or delete the webhook if you no longer want its events.",
     ],
     fr: [
