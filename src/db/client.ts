@@ -298,16 +298,16 @@ function isParts(work: Part | Parts): work is Parts {
   return Object.getPrototypeOf(work) === Object.prototype && !("queries" in work);
 }
 
-/** Reads with one query, or with several by name, in one round trip, from one state of the database. */
+/** Reads with one part, or with several by name, in one round trip, from one state of the database. */
 export function query<P extends Part>(db: Database, part: P): Promise<ResultOf<P>>;
 export function query<const P extends Parts>(db: Database, parts: P): Promise<ResultsOf<P>>;
 export async function query(db: Database, work: Part | Parts): Promise<unknown> {
+  const part = isParts(work) ? combine(work) : toStatements(work);
+  const [first, ...others] = part.queries;
   // D1 executes several statements in one round trip only as a transaction, which here only reads.
-  if (isParts(work)) return commit(db, work);
-  const { queries, read } = toStatements(work);
-  const [{ sql, params }] = queries as [Query];
-  const statement = db.$client.prepare(sql).bind(...params);
-  return read([await statement.all()]);
+  if (!first || others.length > 0) return commit(db, part);
+  const statement = db.$client.prepare(first.sql).bind(...first.params);
+  return part.read([await statement.all()]);
 }
 
 const encoder = new TextEncoder();

@@ -43,6 +43,7 @@ export const FLOOR: Fault[] = [
     ["client.ts", "return overClient(new Client($client.client, { ...$client.options, tries: 1 }));", "return overClient($client);", "what cannot be repeated is tried once"],
     ["budget.ts", "{ tries: 1, spend }", "{ spend }", "each try of a query is spent from its budget"],
     ["client.ts", "if (twice !== undefined) throw", "if (false) throw", "columns of one name are not mixed up"],
+    ["client.ts", "if (!first || others.length > 0)", "if (!first)", "a part of several queries is not cut to the first"],
     ["client.ts", "return [name, read(own)] as const;", "return [name, read(all)] as const;", "results are read where they are"],
     ["client.ts", "encoder.encode(text).length + 1)", "text.length + 1)", "a parameter is smaller than D1 accepts"],
     ["errors.ts", "    retryable ||\n      durableObjectReset ||\n", "    retryable ||\n", "a request that fails because its gate was reset may be repeated"],

@@ -85,6 +85,20 @@ test("the results of a transaction have the names of its parts, without those th
   expect(results.after).toEqual([{ name: "Renamed" }]);
 });
 
+test("a part of several queries reads with all of them, and a part of none with none", async () => {
+  const { keyId, workspaceId } = await openWorkspace();
+  const db = connect(WORKSPACE_DB);
+  const both = client.combine({
+    workspace: qb.select(ID).from(workspaces).where(eq(workspaces.id, workspaceId)),
+    key: qb.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, keyId)),
+  });
+  expect(await client.query(db, both)).toEqual({
+    workspace: [{ id: workspaceId }],
+    key: [{ id: keyId }],
+  });
+  expect(await client.query(db, client.combine([]))).toEqual([]);
+});
+
 test("the result of a write without RETURNING is undefined", async () => {
   const { workspaceId } = await openWorkspace();
   const renamed = qb.update(workspaces).set({ name: "Renamed" });
