@@ -121,8 +121,12 @@ interface SizedRow<Row> {
  * ones are returned, up to the one with which the page would exceed `PAGE_MAX_BYTES`. That one only shows that there is
  * more.
  */
-function boundBytes<Row>(query: Nameable, { at, id }: Order, bytes?: SQL): RowQuery<SizedRow<Row>> {
-  const page = query.as("page");
+function boundBytes<Row>(
+  selected: Nameable,
+  { at, id }: Order,
+  bytes?: SQL,
+): RowQuery<SizedRow<Row>> {
+  const page = selected.as("page");
   const columnsOf = (rows: Columns) =>
     Object.fromEntries(
       Object.keys(page._.selectedFields).map((name) => [name, rows[name] as SQLiteColumn]),
@@ -136,12 +140,12 @@ function boundBytes<Row>(query: Nameable, { at, id }: Order, bytes?: SQL): RowQu
     .select({ ...columns, pageBytes: pageBytes.as("page_bytes") })
     .from(page)
     .as("sized");
-  const row = columnsOf(sized as never);
+  const shown = columnsOf(sized as never);
   // The size of the page rises with each of its rows, so that is their order.
   return qb
-    .select({ row, pageBytes: sized.pageBytes })
+    .select({ row: shown, pageBytes: sized.pageBytes })
     .from(sized)
-    .where(sql`${sized.pageBytes} - (${sizeOf(row)}) <= ${PAGE_MAX_BYTES}`)
+    .where(sql`${sized.pageBytes} - (${sizeOf(shown)}) <= ${PAGE_MAX_BYTES}`)
     .orderBy(sql`${sized.pageBytes}`) as never;
 }
 

@@ -51,7 +51,7 @@ export const FLOOR: Fault[] = [
     ["errors.ts", "if (retryable || durableObjectReset) return true;", "if (retryable) return true;", "an object that was reset is asked again"],
     ["errors.ts", "return !remote && faultOf", "return faultOf", "an error of our own code elsewhere is not retried"],
     ["errors.ts", '{ message: "internal error; reference =", fault: "transient" },', "", "an internal error of D1 is retried"],
-    ["page.ts", "- (${sizeOf(row)}) <= ${PAGE_MAX_BYTES}", "- (${sizeOf(row)}) <= 9e9", "no request holds more than a page"],
+    ["page.ts", "- (${sizeOf(shown)}) <= ${PAGE_MAX_BYTES}", "- (${sizeOf(shown)}) <= 9e9", "no request holds more than a page"],
     ["page.ts", "pageBytes <= PAGE_MAX_BYTES", "true", "a page ends at half a megabyte"],
     ["page.ts", "return [desc(at), desc(id)];", "return [desc(at)];", "equal times have one order"],
     ["sweep-positions.ts", "if ((await findPosition(db, part)) === position) return;", "return;", "a sweep goes on where the last one ended"],
