@@ -62,23 +62,15 @@ const refuseInvalid: Hook<any, any, any, void> = (result) => {
   throw toInputError(error.issues, data);
 };
 
-/** The feature of the contract that each middleware made by `served` stands for. */
-const FEATURES = new WeakMap<object, Feature>();
-
 /**
  * Makes the middleware of a route that responds with 404 unless the deployment serves this feature. The contract demands
- * that status of a route that is not served yet.
+ * that status of a route that is not served yet. The middleware has the feature as a property, so that mcp.ts offers no
+ * tool for a route that is not served.
  */
 export function served(feature: Feature) {
   const middleware = createMiddleware<AppEnv>(async (c, next) => {
     if (!isServed(c.env.SERVED_ROUTES, feature)) throw new ApiError("route_not_found");
     await next();
   });
-  FEATURES.set(middleware, feature);
-  return middleware;
-}
-
-/** Returns the feature of the contract that a handler stands for, if it was made by `served`. */
-export function featureOf(handler: object): Feature | undefined {
-  return FEATURES.get(handler);
+  return Object.assign(middleware, { feature });
 }

@@ -13,7 +13,7 @@ import { CONTRACT_VERSION } from "../contract/version.ts";
 import { isText } from "../primitives/text.ts";
 import { admit, identifyKey, readApiKey } from "./authentication.ts";
 import { readJson } from "./body.ts";
-import { type AppEnv, featureOf } from "./context.ts";
+import type { AppEnv, served } from "./context.ts";
 import { handleError, RETRY_AFTER_SECONDS } from "./finish-response.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: an OpenAPI document is read by shape
@@ -366,5 +366,5 @@ function featuresOf({ routes }: OpenAPIHono<AppEnv>, method: string, path: strin
   const pattern = path.replaceAll(/\{(\w+)\}/g, ":$1");
   return routes
     .filter((route) => route.method === method && route.path === pattern)
-    .flatMap(({ handler }) => featureOf(handler) ?? []);
+    .flatMap(({ handler }) => (handler as Partial<ReturnType<typeof served>>).feature ?? []);
 }
