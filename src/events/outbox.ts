@@ -58,7 +58,7 @@ export function announce(
   const isSubscriber = sql`${isListing} AND ${isActive()}`;
   // Only ids, so they fit into one parameter, unlike the bodies.
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
-  // The deliveries come first, because those of a stored event are not inserted again.
+  // The deliveries come first, because they are inserted only while their event is not stored yet.
   return combine({
     deliveries: insertFrom(
       deliveries,

@@ -84,8 +84,8 @@ async function readEarly(
     return database === known.database ? early : work(openDatabase(c.env, database));
   });
   await next();
-  // A refusal, or an error of the gate, takes the place of the route's own response, such as a 400. If the route awaited a
-  // read, Hono has passed the same error to `handleError` already (`c.error`), which must not log it twice.
+  // A refusal, or an error of the gate, takes the place of the route's own response, such as a 400. If the route awaited its
+  // read, that threw this very error, and Hono has responded with it already (`c.error`).
   await admission.catch((failure) => {
     if (failure !== c.error) throw failure;
   });
@@ -106,6 +106,7 @@ export async function identifyKey(c: Context<AppEnv>): Promise<string> {
   if (now < (unknownKeys.get(keyHash) ?? 0)) throw await failedAuthentication(c);
   const repeated = recentRefusals.findUsedUp(keyHash, now);
   if (repeated) {
+    // A workspace without access still gets 403 once its window is used up, which is no 429 to count.
     if (repeated.verdict === "rate_limited") countRepeated(keyHash, now);
     setIdentity(c, repeated);
     throw toError(repeated);

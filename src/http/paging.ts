@@ -34,7 +34,7 @@ export function listOrder(by: string): string {
   return `Newest first, by ${by}. Follow \`next_cursor\` until it is null, even after a short page. If items come or go meanwhile, you get each of the others once.`;
 }
 
-/** The query parameters of every list. A `limit` has decimal digits, and is never clamped. */
+/** The query parameters of every list. Others are ignored. A `limit` has decimal digits, and is never clamped. */
 export const PageQuery = z.object({
   limit: z
     .string()

@@ -117,8 +117,9 @@ export function storeChanges(
     draftEvent("automation.status_changed", toAutomation(row), now, eventIds[i]),
   );
   const rows = JSON.stringify(changes.map(({ after }) => after));
-  // Both parts have the same condition, so either all changes are stored or none. Writing a row makes it false, so the write
-  // comes last, in one statement. Its parameter has room for the 100 automations that a call of the platform reports.
+  // Both parts have the same condition, so either all changes are stored or none. Writing a row makes the condition
+  // false, so the write comes last and is one statement. Its parameter has room for the 100 automations that a call of the
+  // platform reports.
   const statements = combine({
     events: announce(workspaceId, "automation.status_changed", drafts, () => isUnchanged, now),
     written: counted(
