@@ -274,7 +274,7 @@ test.each([
   ["site/guides/processing.md", `can be resent for ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`],
   ["site/guides/processing.md", `a replay takes up to ${REPLAY_MAX_DAYS}`],
   ["site/guides/retries.md", `a 2xx within ${seconds(POST_TIMEOUT_MS)} s`],
-  ["site/guides/retries.md", `is made ${TRIED_FOR_MAX_MS / HOUR_MS} h or more after the first`],
+  ["site/guides/retries.md", `is made ${TRIED_FOR_MAX_MS / HOUR_MS} h or more after its first`],
   ["site/guides/retries.md", `less than ${DISABLE_AFTER_MS / HOUR_MS} h`],
   ["site/guides/retries.md", `A response after ${seconds(SLOW_RESPONSE_MS)} s or more`],
   [
@@ -293,7 +293,7 @@ test.each([
     "site/guides/retries.md",
     `At 100 ms a response, that is at most ${CONCURRENCY_MAX * 10} a second`,
   ],
-  ["site/guides/retries.md", `once ${CIRCUIT_OPENS_AFTER_EVENTS} different events of the type`],
+  ["site/guides/retries.md", `once ${CIRCUIT_OPENS_AFTER_EVENTS} events of the type`],
   [
     "site/guides/retries.md",
     `${CIRCUIT_REJECTED_SECONDS[0]} s, growing to ${(CIRCUIT_REJECTED_SECONDS.at(-1) ?? 0) / 60} min`,
