@@ -381,6 +381,7 @@ test("the docs name one Node for the service, one for its scripts, and one for w
   const [, scripts] = /NODE_MIN = (\d+)/.exec(read("scripts/ready.js")) ?? [];
   const wanted: Record<string, string> = {
     "README.md": engines.node.replace(">=", ""),
+    "docs/deploying.md": engines.node.replace(">=", ""),
     [join(FOLDER, "local.md")]: engines.node.replace(">=", ""),
     "CONTRIBUTING.md": String(scripts),
   };
