@@ -101,7 +101,7 @@ test("while a workspace is copied, the scheduled job deletes nothing of it, and 
   await sweep(isolated().env, Date.now() + 500 * DAY_MS);
   expect(lines.filter((line) => line.includes("sweep_failed"))).toEqual([]);
   expect(await countsOf(workspaceId)).toEqual(before);
-  await moved(workspaceId, "DB_3");
+  await moved(workspaceId, "DB_2");
 });
 
 test("a workspace leaves once its requests in progress have ended", async () => {
@@ -152,7 +152,7 @@ test("rows are counted while writes are still accepted", async () => {
   const { rows } = await advanceMove(deploymentWith({ DB_2 }), workspaceId, "DB_3", () => false);
   expect(rows).toBeGreaterThan(0);
   expect(counted).toBe(1);
-  await moved(workspaceId, "DB_3");
+  await moved(workspaceId, "DB_2");
 });
 
 describe("a target that does not respond", () => {

@@ -68,9 +68,9 @@ export async function moved(workspaceId: string, ...databases: string[]): Promis
 }
 
 /** A mover to DB_3 that hangs right before it makes a transaction. */
-export async function hangMover(workspaceId: string, moment: Moment) {
+export async function hangMover(workspaceId: string, moment: Moment, hasMore = () => true) {
   const { env, hung, release } = hangingBefore(moment);
-  const moving = advanceMove(env, workspaceId, "DB_3", () => true);
+  const moving = advanceMove(env, workspaceId, "DB_3", hasMore);
   const ended = moving.catch(() => {});
   await hung;
   return {
