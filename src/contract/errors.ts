@@ -16,7 +16,7 @@ export const ERRORS = {
   invalid_request: {
     statuses: [400, 413, 415],
     message: "La requête est invalide.",
-    when: "A query parameter or the body is invalid.",
+    when: "A query parameter, a header or the body is invalid.",
     todo: "Fix what `details` names, then send the request again.",
   },
   invalid_api_key: {

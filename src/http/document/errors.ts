@@ -48,7 +48,7 @@ export const RETRY: Record<ErrorCode, string> = {
   automation_not_found: "No",
   webhook_not_found: "No",
   route_not_found: "No",
-  automation_not_controllable: "Only after its status has changed",
+  automation_not_controllable: "Only once it is `active` or `paused`",
   rate_limited: "Yes, after `Retry-After`",
   internal_error:
     "Yes, after `Retry-After` or with exponential backoff; `POST /v1/webhooks` only with its `Idempotency-Key`",

@@ -65,7 +65,7 @@ ${JSON.stringify(example.toBody(), null, 2)}
 \`\`\`
 
 - **Handle errors by \`code\`**, because several codes share a status. No new codes are added within a version.
-- \`message\` is in French, because the app shows it to its users. Display it, but do not compare it, because it may change.
+- \`message\` is in French, because the app shows it to its users. You may display it, but do not compare it, because it may change.
 - \`details\` helps you fix the request, and may be empty: \`{}\`. With \`invalid_request\`, it has the \`reason\`, the invalid \`parameter\`, and the \`allowed\` values or the bounds \`min\` and \`max\`, as far as they apply. On a 422, \`details.status\` is the automation's status; on a 429, \`details.retry_after_seconds\` is the time to wait.
 - The \`Link\` header with \`rel="help"\` leads to the explanation of the code.
 
@@ -106,7 +106,7 @@ function describeCode([code, { when, todo, message }]: [string, ErrorEntry]): st
 
 **What to do:** ${todo}
 
-**Message**, in French: ${message}`;
+**Message:** ${message}`;
 }
 
 const PAGINATION = `Lists are paginated, newest first:
