@@ -118,7 +118,7 @@ describe("an erasure that ran out of time", () => {
   async function halfErased() {
     const { workspaceId, webhookId } = await openSubscribedIn("DB_2");
     const soon = Date.now() + HOUR_MS;
-    await storeEvents(workspaceId, webhookId, 2_500, soon, "pending");
+    await storeEvents(workspaceId, webhookId, 1_100, soon, "pending");
     await moved(workspaceId, "DB_3");
     let now = 0;
     const clock = vi.spyOn(performance, "now").mockImplementation(() => (now += 60_000));

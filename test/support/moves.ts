@@ -5,8 +5,9 @@ import type { MoveStage } from "../../src/db/schema.ts";
 import { advanceMove, continueMoves, settleMoves } from "../../src/moving/move.ts";
 import { MOVED } from "../../src/workspaces/table-registry.ts";
 import { leadReport, type openApi, setUp } from "./api.ts";
-import { databaseOf, NAMES, openSubscribedIn, valueIn } from "./databases.ts";
+import { databaseOf, NAMES, openSubscribedIn, rowsIn, valueIn } from "./databases.ts";
 import { hangingBefore, type Moment } from "./hanging.ts";
+import { record as recordLeads } from "./record.ts";
 
 /** The ids that the first page of a list shows. */
 export async function idsIn(api: ReturnType<typeof openApi>, list: string): Promise<string[]> {
@@ -15,12 +16,14 @@ export async function idsIn(api: ReturnType<typeof openApi>, list: string): Prom
   return body.data.map(({ id }) => id);
 }
 
-/** A workspace in DB_2 with a subscription and leads, which have been delivered, and what to do with it. */
+/** A workspace in DB_2 with a subscription and leads, which count as delivered, and what to do with it. */
 export async function openWithLeads(count = 3) {
   const { workspaceId, api, apiKey, webhookId } = await openSubscribedIn("DB_2");
   const leads = Array.from({ length: count }, (_, i) => leadReport(String(i)));
-  const { ids } = await setUp.recordLeads({ workspaceId, leads });
-  await allDelivered(workspaceId, count);
+  const { ids } = await recordLeads(env, "recordLeads", { workspaceId, leads }, Date.now());
+  const deliver =
+    "UPDATE deliveries SET state = 'delivered', settled_at = ?1 WHERE workspace_id = ?2";
+  await rowsIn("DB_2", deliver, Date.now(), workspaceId);
   const leadIds = async () => (await idsIn(api, "leads")).sort();
   const record = async (reference = "more") => {
     const one = { workspaceId, leads: [leadReport(reference)] };
