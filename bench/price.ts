@@ -1,15 +1,16 @@
 /**
  * `npm run price` prints the tables of docs/performance.md that are calculated: the cost of a month at three sizes, and
- * what a client far away waits for. A test compares them. With `--leads`, it prints the cost for that many leads.
+ * what a client far away waits for. A test compares them. With `--leads` and `--webhooks`, it prints the cost for these.
  */
-import { parseArguments, parseCount } from "../scripts/shared/command.ts";
+import { fail, parseArguments, parseCount } from "../scripts/shared/command.ts";
 import { print } from "../scripts/shared/terminal.ts";
 
-const USAGE = `npm run price -- [--leads N]
+const USAGE = `npm run price -- [--leads N] [--webhooks N]
 
-Prints what a month costs, in US dollars: each lead is announced to three webhooks.
+Prints what a month costs, in US dollars.
 
-  --leads N  the leads of a month, instead of three sizes
+  --leads N     the leads of a month, instead of three sizes; a run costs about as much as a lead
+  --webhooks N  how many webhooks get the event of each lead (3)
 `;
 
 /** Cloudflare's prices on the Workers Paid plan, in dollars, and what it includes each month. */
@@ -52,6 +53,13 @@ export const LIFE = {
   alone: { rowsRead: 730, rowsWritten: 22, messages: 3, lines: 2, cpuMs: 6.5 },
   together: { rowsRead: 165, rowsWritten: 16.1, messages: 0.03, lines: 0.03, cpuMs: 3 },
 };
+/** The subscriptions of the measured event. */
+const MEASURED_WEBHOOKS = 3;
+/** The share of the record in `LIFE`, which does not grow with the subscriptions: from lives with one and with two. */
+const RECORD = {
+  alone: { rowsRead: 10, rowsWritten: 4, messages: 0, lines: 2, cpuMs: 0 },
+  together: { rowsRead: 24, rowsWritten: 4, messages: 0, lines: 0.03, cpuMs: 0 },
+};
 /** A page of 25 leads; the object of its key writes at most once for each, and works 5 ms in 128 MB. */
 export const PAGE = { rowsRead: 26, lines: 1, cpuMs: 4, objectGbSeconds: 0.005 * 0.128 };
 const PAGES_PER_EVENT = 3;
@@ -63,10 +71,11 @@ const OPERATIONS_PER_MESSAGE = 3;
 /** The size of the docs' sample lead in the database file, where it stays for good (test/worker/recording/size.test.ts). */
 export const LEAD_BYTES = 473;
 /**
- * The size of a lead's event with three deliveries in the database file, where it stays for a month: its size with the
- * first, and what each further one adds.
+ * The size of a lead's event in the database file, where it stays for a month: with one delivery, and what each further
+ * one adds.
  */
-const EVENT_BYTES = 360 + 2 * 230;
+const EVENT_BYTES = 360;
+const DELIVERY_BYTES = 230;
 const DATABASE_BYTES = 8e9;
 
 const SIZES = [1e6, 10e6, 100e6];
@@ -76,25 +85,30 @@ type Way = (typeof WAYS)[number];
 /** The options of a deployment. */
 interface Choice {
   way: Way;
+  webhooks?: number;
   pagesPerEvent?: number;
   sampledLines?: number;
 }
 
 /** Computes the use of a month in which `events` leads are recorded, announced and read. */
-function useOf(events: number, { way, pagesPerEvent = PAGES_PER_EVENT, sampledLines = 1 }: Choice) {
-  const life = LIFE[way];
+function useOf(
+  events: number,
+  { way, webhooks = MEASURED_WEBHOOKS, pagesPerEvent = PAGES_PER_EVENT, sampledLines = 1 }: Choice,
+) {
+  const of = (unit: keyof (typeof LIFE)[Way]) =>
+    RECORD[way][unit] + ((LIFE[way][unit] - RECORD[way][unit]) * webhooks) / MEASURED_WEBHOOKS;
   const pages = events * pagesPerEvent;
   const use: Use = {
-    requests: pages + events * life.messages + SWEEPS,
-    cpuMs: events * life.cpuMs + pages * PAGE.cpuMs,
-    rowsRead: events * life.rowsRead + pages * PAGE.rowsRead + SWEEPS * SWEEP.rowsRead,
-    rowsWritten: events * life.rowsWritten + SWEEPS * SWEEP.rowsWritten,
-    storedBytes: events * (12 * LEAD_BYTES + EVENT_BYTES),
+    requests: pages + events * of("messages") + SWEEPS,
+    cpuMs: events * of("cpuMs") + pages * PAGE.cpuMs,
+    rowsRead: events * of("rowsRead") + pages * PAGE.rowsRead + SWEEPS * SWEEP.rowsRead,
+    rowsWritten: events * of("rowsWritten") + SWEEPS * SWEEP.rowsWritten,
+    storedBytes: events * (12 * LEAD_BYTES + EVENT_BYTES + (webhooks - 1) * DELIVERY_BYTES),
     objectRequests: pages,
     objectGbSeconds: pages * PAGE.objectGbSeconds,
     objectRowsWritten: pages,
-    queueOperations: events * life.messages * OPERATIONS_PER_MESSAGE,
-    lines: sampledLines * (events * life.lines + pages * PAGE.lines + SWEEPS * SWEEP.lines),
+    queueOperations: events * of("messages") * OPERATIONS_PER_MESSAGE,
+    lines: sampledLines * (events * of("lines") + pages * PAGE.lines + SWEEPS * SWEEP.lines),
   };
   return use;
 }
@@ -115,10 +129,10 @@ const dollars = (amount: number) =>
 const millions = (count: number) => `${count / 1e6} M leads`;
 const row = (cells: string[]) => `| ${cells.join(" | ")} |`;
 
-/** Writes the tables in Markdown, for months with so many leads. */
-export function priceTables(sizes = SIZES): string {
+/** Writes the tables in Markdown, for months with so many leads, each announced to so many webhooks. */
+export function priceTables(sizes = SIZES, webhooks = MEASURED_WEBHOOKS): string {
   const columns = sizes.flatMap((events) => WAYS.map((way) => ({ events, way })));
-  const uses = columns.map(({ events, way }) => useOf(events, { way }));
+  const uses = columns.map(({ events, way }) => useOf(events, { way, webhooks }));
   const heads = columns.map(
     ({ events, way }) => `${millions(events)}, ${way === "alone" ? "one by one" : "in batches"}`,
   );
@@ -143,7 +157,7 @@ export function priceTables(sizes = SIZES): string {
   ];
 
   const events = Math.max(...sizes);
-  const base = totalOf(useOf(events, { way: "alone" }));
+  const base = totalOf(useOf(events, { way: "alone", webhooks }));
   const choices: [string, Choice][] = [
     ["record in batches of 100", { way: "together" }],
     ["receive events instead of reading pages", { way: "alone", pagesPerEvent: 0 }],
@@ -154,7 +168,7 @@ export function priceTables(sizes = SIZES): string {
     row([`${millions(events)}, one by one: ${dollars(base)}`, "saves"]),
     row(["---", "---"]),
     ...choices.map(([label, choice]) =>
-      row([label, dollars(base - totalOf(useOf(events, choice)))]),
+      row([label, dollars(base - totalOf(useOf(events, { ...choice, webhooks })))]),
     ),
   ];
   return `${month.join("\n")}\n\n${savings.join("\n")}`;
@@ -184,10 +198,12 @@ export function distanceTable(): string {
 }
 
 if (import.meta.main) {
-  const { leads } = parseArguments(USAGE, { leads: { type: "string" } }).values;
-  print(
-    leads === undefined
-      ? `${priceTables()}\n\n${distanceTable()}`
-      : priceTables([parseCount("--leads", leads)]),
-  );
+  process.on("uncaughtException", fail);
+  const { leads, webhooks } = parseArguments(USAGE, {
+    leads: { type: "string" },
+    webhooks: { type: "string", default: String(MEASURED_WEBHOOKS) },
+  }).values;
+  const sizes = leads === undefined ? SIZES : [parseCount("--leads", leads)];
+  const tables = priceTables(sizes, parseCount("--webhooks", webhooks));
+  print(leads === undefined ? `${tables}\n\n${distanceTable()}` : tables);
 }
