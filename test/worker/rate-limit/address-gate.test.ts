@@ -1,6 +1,6 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { AddressGate } from "../../../src/rate-limit/address-gate.ts";
 
 const LIMIT = env.AUTH_FAILURES;
@@ -86,7 +86,7 @@ describe("an address", () => {
 test("the storage of an address is deleted when its window is over", async () => {
   const gate = openGate();
   await gate.fail(BLOCK, NOW - WINDOW_MS);
-  await vi.waitFor(async () => expect(await stored(gate)).toEqual([]));
+  await expect.poll(() => stored(gate)).toEqual([]);
   expect(await runDurableObjectAlarm(gate)).toBe(false);
 });
 
