@@ -7,16 +7,8 @@ import { mac } from "../encryption/key-ring.ts";
 import { toHex } from "../primitives/bytes.ts";
 import type { AddressName } from "../rate-limit/address-gate.ts";
 import { callWithRetries } from "../rate-limit/call.ts";
-import {
-  failingAddresses,
-  type KnownKey,
-  knownKeys,
-  REFUSING_MS,
-  recentRefusals,
-  uncountedRefusals,
-  unknownKeys,
-} from "../rate-limit/isolate-cache.ts";
-import type { KeyRefusal } from "../rate-limit/key-gate.ts";
+import { failingAddresses, keyResults } from "../rate-limit/isolate-cache.ts";
+import type { GateResult, KeyAdmission, KeyRefusal } from "../rate-limit/key-gate.ts";
 import { hashApiKey, isApiKey } from "../rate-limit/key-text.ts";
 import { type RateLimit, resetSeconds } from "../rate-limit/window.ts";
 import { guardWrites } from "../workspaces/write-guard.ts";
@@ -52,12 +44,8 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
 
 /** Handles a read. If this isolate has cached the workspace of the key, the route reads before the gate has decided. */
 async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
-  const known = knownKeys.get(keyHash);
-  // The number bounds what a flood of requests reads that the gate then refuses.
-  if (known && known.earlyReads > 0) {
-    known.earlyReads--;
-    return readEarly(c, next, known, admit(c, keyHash));
-  }
+  const known = keyResults.takeEarlyRead(keyHash);
+  if (known) return readEarly(c, next, known, admit(c, keyHash));
   const database = await admit(c, keyHash);
   c.set("readAdmitted", (work) => work(openDatabase(c.env, database)));
   return next();
@@ -70,7 +58,7 @@ async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Prom
 async function readEarly(
   c: Context<AppEnv>,
   next: Next,
-  known: KnownKey,
+  known: KeyAdmission,
   admission: Promise<string>,
 ): Promise<void> {
   // Its failure is thrown at the end.
@@ -102,15 +90,8 @@ export async function identifyKey(c: Context<AppEnv>): Promise<string> {
   const key = await readApiKey(c);
   if (key === null) throw await failedAuthentication(c);
   const keyHash = await hashApiKey(key);
-  const now = Date.now();
-  if (now < (unknownKeys.get(keyHash) ?? 0)) throw await failedAuthentication(c);
-  const repeated = recentRefusals.findUsedUp(keyHash, now);
-  if (repeated) {
-    // A workspace without access still gets 403 once its window is used up, which is no 429 to count.
-    if (repeated.verdict === "rate_limited") countRepeated(keyHash, now);
-    setIdentity(c, repeated);
-    throw toError(repeated);
-  }
+  const repeated = keyResults.repeatRefusal(keyHash, Date.now());
+  if (repeated) throw await refusalOf(c, repeated);
   return keyHash;
 }
 
@@ -122,48 +103,35 @@ export async function identifyKey(c: Context<AppEnv>): Promise<string> {
  */
 export async function admit(c: Context<AppEnv>, keyHash: string): Promise<string> {
   const calledAt = Date.now();
-  // The gate adds the 429s that this isolate has repeated to the usage of the key.
-  const uncounted = uncountedRefusals.get(keyHash);
-  uncountedRefusals.delete(keyHash);
+  const uncounted = keyResults.takeUncounted(keyHash);
   const result = await callWithRetries(c.env, c.env.KEY_GATE, keyHash, (gate) =>
     gate.admit(keyHash, uncounted),
   );
-  if (result.verdict === "unknown_key") {
-    knownKeys.delete(keyHash);
-    unknownKeys.set(keyHash, calledAt + REFUSING_MS);
-    throw await failedAuthentication(c);
-  }
+  keyResults.set(keyHash, result, calledAt);
+  if (result.verdict !== "admitted") throw await refusalOf(c, result);
   setIdentity(c, result);
-  if (result.verdict === "admitted") {
-    const { database, workspaceId, rateLimit } = result;
-    knownKeys.set(keyHash, { workspaceId, database, earlyReads: rateLimit.remaining });
-    return database;
-  }
-  // The refusal of a key that expires is not cached, so that it gets 401 as soon as it has expired.
-  if (result.expiresAt === null) recentRefusals.set(keyHash, result, calledAt);
-  knownKeys.delete(keyHash);
-  throw toError(result);
+  return result.database;
 }
 
 function setIdentity(
   c: Context<AppEnv>,
-  { keyId, workspaceId, rateLimit }: { keyId: string; workspaceId: string; rateLimit: RateLimit },
+  { keyId, workspaceId, rateLimit }: KeyAdmission | KeyRefusal,
 ): void {
   c.set("keyId", keyId);
   c.set("workspaceId", workspaceId);
   c.set("rateLimit", rateLimit);
 }
 
-function toError({ verdict, rateLimit }: KeyRefusal): ApiError {
-  return verdict === "rate_limited"
-    ? rateLimited(rateLimit)
+/** Returns the error to respond with if a key's gate refuses a request. */
+async function refusalOf(
+  c: Context<AppEnv>,
+  result: Exclude<GateResult, KeyAdmission>,
+): Promise<ApiError> {
+  if (result.verdict === "unknown_key") return failedAuthentication(c);
+  setIdentity(c, result);
+  return result.verdict === "rate_limited"
+    ? rateLimited(result.rateLimit)
     : new ApiError("workspace_access_denied");
-}
-
-/** Counts a 429 that this isolate repeats. The key's gate gets the number with its next call. */
-function countRepeated(keyHash: string, at: number): void {
-  const count = (uncountedRefusals.get(keyHash)?.count ?? 0) + 1;
-  uncountedRefusals.set(keyHash, { count, at });
 }
 
 /** Reads the API key of the request; null if there is none, or its checksum is wrong, so that it was never issued. */
@@ -185,11 +153,11 @@ export function parseBearer(header: string | undefined): string | null {
 export async function failedAuthentication(c: Context<AppEnv>): Promise<ApiError> {
   const { network, block } = addressOf(c);
   const calledAt = Date.now();
-  const recent = [block, network].map((name) => failingAddresses.findUsedUp(name, calledAt));
-  const known = recent.find((refusal) => refusal !== null);
-  if (known) {
-    c.set("rateLimit", known.rateLimit);
-    return rateLimited(known.rateLimit);
+  const usedUp =
+    failingAddresses.findUsedUp(block, calledAt) ?? failingAddresses.findUsedUp(network, calledAt);
+  if (usedUp) {
+    c.set("rateLimit", usedUp);
+    return rateLimited(usedUp);
   }
   if (isPreflight(c)) return new ApiError("invalid_api_key");
   const failure = await callWithRetries(c.env, c.env.ADDRESS_GATE, network, (gate) =>
@@ -197,7 +165,7 @@ export async function failedAuthentication(c: Context<AppEnv>): Promise<ApiError
   );
   const { blocked, rateLimit } = failure;
   c.set("rateLimit", rateLimit);
-  failingAddresses.set(blocked === "network" ? network : block, { rateLimit }, calledAt);
+  failingAddresses.set(blocked === "network" ? network : block, rateLimit, calledAt);
   return blocked ? rateLimited(rateLimit) : new ApiError("invalid_api_key");
 }
 
@@ -222,8 +190,7 @@ export function addressWindow(c: Context<AppEnv>): RateLimit {
   const { network, block } = addressOf(c);
   const now = Date.now();
   // The window of a network is only cached once it is used up, and then leaves its blocks nothing.
-  const known =
-    failingAddresses.findWindow(network, now) ?? failingAddresses.findWindow(block, now);
+  const known = failingAddresses.find(network, now) ?? failingAddresses.find(block, now);
   if (known) return known;
   const limit = Number(c.env.AUTH_FAILURES);
   const resetMs = Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000;

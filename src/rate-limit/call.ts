@@ -1,6 +1,6 @@
 import { retryTransient } from "../db/errors.ts";
 import type { StoredKey } from "../workspaces/key-rows.ts";
-import { recentRefusals } from "./isolate-cache.ts";
+import { keyResults } from "./isolate-cache.ts";
 
 /** The delay before a retry. After a reset, a new object starts within milliseconds. */
 const WAIT_MS = 20;
@@ -48,5 +48,5 @@ export async function invalidateKey(
   if (lastUsedAt === null) return;
   await callWithRetries(env, env.KEY_GATE, keyHash, (gate) => gate.forget());
   // This comes last, because this isolate may cache another refusal during the call.
-  recentRefusals.delete(keyHash);
+  keyResults.stopRepeating(keyHash);
 }

@@ -1,5 +1,5 @@
 import { BoundedMap } from "../primitives/bounded-map.ts";
-import type { KeyRefusal, UncountedRefusals } from "./key-gate.ts";
+import type { GateResult, KeyAdmission, UncountedRefusals } from "./key-gate.ts";
 import type { RateLimit } from "./window.ts";
 
 /** Maximum keys, and maximum IP addresses, that an isolate caches. */
@@ -7,66 +7,110 @@ const REMEMBERED_MAX = 10_000;
 /** How long an isolate repeats a refusal of a gate without calling it. */
 export const REFUSING_MS = 2_000;
 
-/** An admitted key in the cache of an isolate. */
-export interface KnownKey {
-  workspaceId: string;
-  /** The name of the workspace's database when the key was last admitted. */
-  database: string;
-  /**
-   * How many reads may still begin before the gate has decided: what the key's window had left at the last admission here.
-   */
+/** The last result of a key's gate. */
+interface LastResult {
+  result: GateResult;
+  /** When the gate was called, rather than when it responded, so that no refusal outlasts its window. */
+  calledAt: number;
+  /** How many reads may still begin before the gate has decided: what the key's window had left. */
   earlyReads: number;
+  /** The 429s that this isolate has repeated, and that no call of the gate has counted. */
+  uncounted: UncountedRefusals | undefined;
 }
 
 /**
- * Caches results of gates, with their windows: the last refusal of each key, unless the key expires, and the last failure
- * of each IP address. Once a window is used up, a flood of requests then reaches its gate at most once every two seconds.
+ * Caches the last result of each key's gate. It admits no request. It lets a read begin before the gate has decided, and
+ * repeats refusals, so that a flood of requests that are refused calls a gate at most once every two seconds.
  */
-class ResultCache<Result extends { rateLimit: RateLimit }> {
-  readonly #known = new BoundedMap<{ result: Result; calledAt: number }>(REMEMBERED_MAX);
+export class KeyResults {
+  readonly #last = new BoundedMap<LastResult>(REMEMBERED_MAX);
 
-  /**
-   * Caches a result.
-   *
-   * @param calledAt when the gate was called, rather than when it responded, so that no request is refused after the
-   *   window has ended.
-   */
-  set(name: string, result: Result, calledAt: number): void {
-    this.#known.set(name, { result, calledAt });
+  set(keyHash: string, result: GateResult, calledAt: number): void {
+    const earlyReads = result.verdict === "admitted" ? result.rateLimit.remaining : 0;
+    // Another request may have repeated a 429 during the call.
+    const uncounted = this.#last.get(keyHash)?.uncounted;
+    this.#last.set(keyHash, { result, calledAt, earlyReads, uncounted });
   }
 
   /**
-   * Returns a result whose window is used up, with the window as of `now`. Returns null if the gate must be called: no
-   * result is cached, it is older than `REFUSING_MS`, or its window has requests left, each of which the gate counts.
+   * Returns the last admission for a read that begins before the gate has decided. Returns null if the read must wait. The
+   * number of these reads bounds what a flood of requests reads that the gate then refuses.
    */
-  findUsedUp(name: string, now: number): Result | null {
-    const known = this.#known.get(name);
-    const rateLimit = this.findWindow(name, now);
-    if (!known || !rateLimit || rateLimit.remaining > 0 || now >= known.calledAt + REFUSING_MS)
-      return null;
-    return { ...known.result, rateLimit };
+  takeEarlyRead(keyHash: string): KeyAdmission | null {
+    const known = this.#last.get(keyHash);
+    if (known?.result.verdict !== "admitted" || known.earlyReads === 0) return null;
+    known.earlyReads--;
+    return known.result;
   }
 
-  /** Returns the window as of `now`; null if it has ended, or is not cached. */
-  findWindow(name: string, now: number): RateLimit | null {
-    const known = this.#known.get(name);
-    if (!known) return null;
-    const { rateLimit } = known.result;
-    const resetMs = known.calledAt + rateLimit.resetMs - now;
-    return resetMs > 0 ? { ...rateLimit, resetMs } : null;
+  /**
+   * Returns the last refusal, with the window as of `now`, and counts it if it is a 429. Returns null if the gate must be
+   * called: it did not refuse, was called longer than `REFUSING_MS` ago, or the window has requests left, each of which
+   * the gate counts.
+   */
+  repeatRefusal(keyHash: string, now: number): Exclude<GateResult, KeyAdmission> | null {
+    const known = this.#last.get(keyHash);
+    if (!known || now >= known.calledAt + REFUSING_MS) return null;
+    const { result } = known;
+    if (result.verdict === "unknown_key") return result;
+    // The refusal of a key that expires is not repeated, so that it gets 401 as soon as it has expired.
+    if (result.verdict === "admitted" || result.expiresAt !== null) return null;
+    const rateLimit = windowAsOf(now, result.rateLimit, known.calledAt);
+    if (!rateLimit || rateLimit.remaining > 0) return null;
+    // A workspace without access still gets 403 once its window is used up, which is no 429 to count.
+    if (result.verdict === "rate_limited")
+      known.uncounted = { count: (known.uncounted?.count ?? 0) + 1, at: now };
+    return { ...result, rateLimit };
   }
 
-  delete(name: string): void {
-    this.#known.delete(name);
+  /** Returns the repeated 429s for a call of the gate, which counts them. */
+  takeUncounted(keyHash: string): UncountedRefusals | undefined {
+    const known = this.#last.get(keyHash);
+    const uncounted = known?.uncounted;
+    if (known) known.uncounted = undefined;
+    return uncounted;
+  }
+
+  /** Makes the next request with the key call the gate, whose status of the key has changed. */
+  stopRepeating(keyHash: string): void {
+    const known = this.#last.get(keyHash);
+    if (known) known.calledAt = 0;
   }
 }
 
-// The caches of this isolate. None admits a request. `knownKeys` lets a read begin before its gate has decided; the
-// others save calls of gates that would refuse.
-export const knownKeys = new BoundedMap<KnownKey>(REMEMBERED_MAX);
-export const recentRefusals = new ResultCache<KeyRefusal>();
-/** The 429s of each key that this isolate has repeated since its last call of the key's gate. */
-export const uncountedRefusals = new BoundedMap<UncountedRefusals>(REMEMBERED_MAX);
-export const failingAddresses = new ResultCache<{ rateLimit: RateLimit }>();
-/** Keys that are unknown, revoked or expired, with the time until which they are refused, in Unix milliseconds. */
-export const unknownKeys = new BoundedMap<number>(REMEMBERED_MAX);
+/** Caches the window of the last failure of each IP address. */
+export class FailingAddresses {
+  readonly #last = new BoundedMap<{ rateLimit: RateLimit; calledAt: number }>(REMEMBERED_MAX);
+
+  /** Caches a window. @param calledAt as in `LastResult`. */
+  set(name: string, rateLimit: RateLimit, calledAt: number): void {
+    this.#last.set(name, { rateLimit, calledAt });
+  }
+
+  /** Returns the window as of `now`; null if it has ended, or is not cached. */
+  find(name: string, now: number): RateLimit | null {
+    const known = this.#last.get(name);
+    return known ? windowAsOf(now, known.rateLimit, known.calledAt) : null;
+  }
+
+  /**
+   * Returns a window that is used up, as of `now`. Returns null if the gate must be called: it was called longer than
+   * `REFUSING_MS` ago, or the window has failures left, each of which the gate counts.
+   */
+  findUsedUp(name: string, now: number): RateLimit | null {
+    const known = this.#last.get(name);
+    const rateLimit = this.find(name, now);
+    if (!known || rateLimit?.remaining !== 0 || now >= known.calledAt + REFUSING_MS) return null;
+    return rateLimit;
+  }
+}
+
+/** Returns a window as of `now`, from a result of a gate; null if it has ended. */
+function windowAsOf(now: number, rateLimit: RateLimit, calledAt: number): RateLimit | null {
+  const resetMs = calledAt + rateLimit.resetMs - now;
+  return resetMs > 0 ? { ...rateLimit, resetMs } : null;
+}
+
+// The caches of this isolate.
+export const keyResults = new KeyResults();
+export const failingAddresses = new FailingAddresses();

@@ -42,18 +42,18 @@ export interface KeyRefusal {
   expiresAt: number | null;
 }
 
+/** The result for a valid key whose request is admitted. */
+export interface KeyAdmission {
+  verdict: "admitted";
+  keyId: string;
+  workspaceId: string;
+  rateLimit: RateLimit;
+  /** The name of the workspace's database. */
+  database: string;
+}
+
 /** The result of a gate for one request. */
-type GateResult =
-  | { verdict: "unknown_key" }
-  | KeyRefusal
-  | {
-      verdict: "admitted";
-      keyId: string;
-      workspaceId: string;
-      rateLimit: RateLimit;
-      /** The name of the workspace's database. */
-      database: string;
-    };
+export type GateResult = { verdict: "unknown_key" } | KeyRefusal | KeyAdmission;
 
 /** 429s with the key that an isolate returned from its cache, and that the gate has not counted yet. */
 export interface UncountedRefusals {

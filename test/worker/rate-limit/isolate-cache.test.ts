@@ -1,43 +1,118 @@
-import { expect, test } from "vitest";
-import { knownKeys, REFUSING_MS, recentRefusals } from "../../../src/rate-limit/isolate-cache.ts";
+import { describe, expect, test } from "vitest";
+import {
+  FailingAddresses,
+  KeyResults,
+  REFUSING_MS,
+} from "../../../src/rate-limit/isolate-cache.ts";
+import type { GateResult, KeyAdmission, KeyRefusal } from "../../../src/rate-limit/key-gate.ts";
 
-test("an isolate forgets the keys that it used longest ago, beyond ten thousand", () => {
-  const known = { workspaceId: "", database: "DB", earlyReads: 1 };
-  const note = (keyHash: string) => knownKeys.set(keyHash, known);
-  const hashes = Array.from({ length: 10_000 }, (_, i) => `hash_${i}`);
-  for (const hash of hashes) note(hash);
-  note("hash_0");
-  note("hash_new");
-  expect(knownKeys.get("hash_0")).toBeDefined();
-  expect(knownKeys.get("hash_1")).toBeUndefined();
-  expect(knownKeys.get("hash_2")).toBeDefined();
-  expect(knownKeys.get("hash_new")).toBeDefined();
-});
+const RATE_LIMIT = { limit: 5, remaining: 0, resetMs: 60_000 };
+const LIMITED: KeyRefusal = {
+  verdict: "rate_limited",
+  keyId: "key_1",
+  workspaceId: "wks_1",
+  rateLimit: RATE_LIMIT,
+  expiresAt: null,
+};
+const DENIED: KeyRefusal = { ...LIMITED, verdict: "access_denied" };
+const DENIED_BRIEFLY = { ...DENIED, rateLimit: { ...RATE_LIMIT, resetMs: 1_500 } };
+const UNKNOWN = { verdict: "unknown_key" } as const;
+const ADMITTED: KeyAdmission = {
+  verdict: "admitted",
+  keyId: "key_1",
+  workspaceId: "wks_1",
+  rateLimit: { ...RATE_LIMIT, remaining: 2 },
+  database: "DB",
+};
 
-/** Caches a refusal of a gate that was called at 0, and returns what the isolate repeats of it at a time. */
-function repeatAt(now: number, { remaining = 0, resetMs = 60_000 }) {
-  const name = crypto.randomUUID();
-  const refusal = {
-    verdict: "rate_limited" as const,
-    keyId: "key_1",
-    workspaceId: "wks_1",
-    rateLimit: { limit: 5, remaining, resetMs },
-    expiresAt: null,
-  };
-  recentRefusals.set(name, refusal, 0);
-  return recentRefusals.findUsedUp(name, now)?.rateLimit ?? null;
+/** The results of gates in an isolate that called the one of `hash` at 0. */
+function cached(result: GateResult) {
+  const results = new KeyResults();
+  results.set("hash", result, 0);
+  return results;
 }
 
-test.each([
-  ["for two seconds", {}, REFUSING_MS],
-  ["until its window ends", { resetMs: 1_500 }, 1_500],
-])("An isolate repeats a refusal %s, to the millisecond", (_, refusal, end) => {
-  const { resetMs = 60_000 } = refusal as { resetMs?: number };
-  const repeated = { limit: 5, remaining: 0, resetMs: resetMs - end + 1 };
-  expect(repeatAt(end - 1, refusal)).toEqual(repeated);
-  expect(repeatAt(end, refusal)).toBe(null);
+test("an isolate forgets the keys that it used longest ago, beyond ten thousand", () => {
+  const results = new KeyResults();
+  const note = (keyHash: string) => results.set(keyHash, ADMITTED, 0);
+  for (let i = 0; i < 10_000; i++) note(`hash_${i}`);
+  note("hash_0");
+  note("hash_new");
+  const isKnown = (keyHash: string) => results.takeEarlyRead(keyHash) !== null;
+  const found = ["hash_0", "hash_1", "hash_2", "hash_new"].map(isKnown);
+  expect(found).toEqual([true, false, true, true]);
 });
 
-test("An isolate repeats no refusal whose window has requests left", () => {
-  expect(repeatAt(1, { remaining: 1 })).toBe(null);
+test("as many reads begin early as the window had left, and none after a refusal", () => {
+  const results = cached(ADMITTED);
+  expect(results.takeEarlyRead("hash")).toEqual(ADMITTED);
+  expect(results.takeEarlyRead("hash")).toEqual(ADMITTED);
+  expect(results.takeEarlyRead("hash")).toBe(null);
+  for (const refusal of [LIMITED, DENIED, UNKNOWN]) {
+    results.set("hash", ADMITTED, 0);
+    results.set("hash", refusal, 0);
+    expect(results.takeEarlyRead("hash")).toBe(null);
+  }
+});
+
+describe("an isolate repeats a refusal", () => {
+  test.each<[string, GateResult, number]>([
+    ["for two seconds", LIMITED, REFUSING_MS],
+    ["of an unknown key for two seconds", UNKNOWN, REFUSING_MS],
+    ["until its window ends", DENIED_BRIEFLY, 1_500],
+  ])("%s, to the millisecond", (_, refusal, end) => {
+    const results = cached(refusal);
+    const left = "rateLimit" in refusal ? refusal.rateLimit.resetMs - end + 1 : undefined;
+    const shown = left === undefined ? {} : { rateLimit: { ...RATE_LIMIT, resetMs: left } };
+    expect(results.repeatRefusal("hash", end - 1)).toEqual({ ...refusal, ...shown });
+    expect(results.repeatRefusal("hash", end)).toBe(null);
+  });
+
+  test.each([
+    ["was admitted last", { ...ADMITTED, rateLimit: RATE_LIMIT }],
+    ["has requests left", { ...DENIED, rateLimit: { ...RATE_LIMIT, remaining: 1 } }],
+    ["expires", { ...LIMITED, expiresAt: 60_000 }],
+  ])("unless the key %s", (_, result) => {
+    expect(cached(result).repeatRefusal("hash", 1)).toBe(null);
+  });
+
+  test("until the platform changes the key", () => {
+    const results = cached(LIMITED);
+    results.stopRepeating("hash");
+    expect(results.repeatRefusal("hash", Date.now())).toBe(null);
+  });
+});
+
+test("each repeated 429 is passed to one call of the gate, and no 403 is", () => {
+  const results = cached(LIMITED);
+  results.repeatRefusal("hash", 1);
+  results.repeatRefusal("hash", 2);
+  expect(results.takeUncounted("hash")).toEqual({ count: 2, at: 2 });
+  // During the call, or before a change of the key.
+  results.repeatRefusal("hash", 3);
+  results.set("hash", DENIED, 2);
+  results.repeatRefusal("hash", 4);
+  results.stopRepeating("hash");
+  expect(results.takeUncounted("hash")).toEqual({ count: 1, at: 3 });
+  expect(results.takeUncounted("hash")).toBeUndefined();
+});
+
+describe("an isolate that has cached the window of an IP address", () => {
+  const find = (remaining: number, resetMs: number, now: number) => {
+    const addresses = new FailingAddresses();
+    addresses.set("address", { limit: 5, remaining, resetMs }, 0);
+    return [addresses.find("address", now), addresses.findUsedUp("address", now)];
+  };
+
+  test.each([REFUSING_MS, 1_500])("blocks it for two seconds, or until it ends", (end) => {
+    const resetMs = end === REFUSING_MS ? 60_000 : end;
+    const left = { ...RATE_LIMIT, resetMs: resetMs - end + 1 };
+    expect(find(0, resetMs, end - 1)).toEqual([left, left]);
+    const [shown, blocked] = find(0, resetMs, end);
+    expect([shown?.resetMs ?? 0, blocked]).toEqual([resetMs - end, null]);
+  });
+
+  test("does not block it if it has failures left", () => {
+    expect(find(1, 60_000, 1)).toEqual([{ ...RATE_LIMIT, remaining: 1, resetMs: 59_999 }, null]);
+  });
 });
