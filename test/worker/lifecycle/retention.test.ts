@@ -1,6 +1,7 @@
 import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
+import { CLEANUP_MAX } from "../../../src/db/budget.ts";
 import { connect, type Database } from "../../../src/db/client.ts";
 import { attempts, events } from "../../../src/db/schema.ts";
 import { findPosition } from "../../../src/db/sweep-positions.ts";
@@ -37,17 +38,10 @@ function sweepAt(now: number, database: Database = db, hasTime = () => true, kep
   return deleteExpired(database, kept, now, hasTime);
 }
 
-/** Returns how many events each of four sweeps deletes, which has time for so many steps. */
-async function sweepFourTimes(
-  steps: number,
-  sweep: (i: number, hasTime: () => boolean) => Promise<number>,
-): Promise<number[]> {
-  const swept: number[] = [];
-  for (let i = 0; i < 4; i++) {
-    let asked = 0;
-    swept.push(await sweep(i, () => ++asked <= steps));
-  }
-  return swept;
+/** Time for so many steps of a sweep. */
+function timeFor(steps: number): () => boolean {
+  let asked = 0;
+  return () => ++asked <= steps;
 }
 
 const eventsIn = (workspaceId: string) =>
@@ -65,8 +59,8 @@ async function stored(count: number, state: "delivered" | "pending" | "missed", 
 
 beforeEach(() =>
   env.DB.batch(
-    ["attempts", "deliveries", "events", "sweep_positions"].map((table) =>
-      env.DB.prepare(`DELETE FROM ${table}`),
+    ["attempts", "deliveries", "events", "subscriptions", "workspaces", "sweep_positions"].map(
+      (table) => env.DB.prepare(`DELETE FROM ${table}`),
     ),
   ),
 );
@@ -130,42 +124,40 @@ describe("the newest events of a workspace", () => {
   });
 
   test("are counted once an hour, and on in the next sweep if there was no time", async () => {
-    const workspaces = await Promise.all(Array.from({ length: 12 }, () => stored(4, "delivered")));
+    const workspaces = await Promise.all(Array.from({ length: 6 }, () => stored(4, "delivered")));
     expect(await sweepNewest(T0 + HOUR_MS + MINUTE_MS)).toBe(0);
-    let asked = 0;
-    expect(await sweepNewest(T0 + HOUR_MS, () => ++asked <= 4)).toBeLessThan(12);
+    expect(await sweepNewest(T0 + HOUR_MS, timeFor(4))).toBeLessThan(6);
     while ((await findPosition(db, "newest")) !== "") await sweepNewest(T0 + HOUR_MS + MINUTE_MS);
     for (const { workspaceId } of workspaces) expect(await countIn(workspaceId)).toBe(3);
   });
 
   test("are no reason to delete one that is pending", async () => {
-    const { id, workspaceId } = await stored(2_000, "pending");
-    const last = await storeEvents(workspaceId, id, 2_000, T0 + MINUTE_MS, "delivered");
-    expect(await sweepNewest()).toBe(1_997);
-    expect(await statesOf(id)).toEqual({ pending: 2_000, delivered: 3 });
+    const { id, workspaceId } = await stored(2, "pending");
+    const last = await storeEvents(workspaceId, id, 4, T0 + MINUTE_MS, "delivered");
+    expect(await sweepNewest()).toBe(1);
+    expect(await statesOf(id)).toEqual({ pending: 2, delivered: 3 });
     await setDeliveries(id, { state: "delivered" });
-    expect(await sweepNewest()).toBe(2_000);
+    expect(await sweepNewest()).toBe(2);
     expect((await eventsIn(workspaceId)).map((event) => event.id).toSorted()).toEqual(
       last.slice(-3),
     );
   });
 
-  test("are found behind any number of pending ones, though each sweep has little time", async () => {
-    const { id, workspaceId } = await stored(3_000, "pending");
+  test("are found behind as many pending ones as one step examines", async () => {
+    const { id, workspaceId } = await stored(CLEANUP_MAX, "pending");
     await storeEvents(workspaceId, id, 5, T0 + MINUTE_MS, "delivered");
-    const swept = await sweepFourTimes(4, (i, hasTime) =>
-      sweepNewest(T0 + HOUR_MS + i * MINUTE_MS, hasTime),
-    );
-    expect(swept.reduce((sum, deleted) => sum + deleted)).toBe(2);
-    expect(await statesOf(id)).toEqual({ pending: 3_000, delivered: 3 });
+    expect(await sweepNewest(T0 + HOUR_MS, timeFor(3))).toBe(0);
+    expect(await sweepNewest(T0 + HOUR_MS + MINUTE_MS, timeFor(3))).toBe(2);
+    expect(await statesOf(id)).toEqual({ pending: CLEANUP_MAX, delivered: 3 });
   });
 });
 
 describe("a sweep of events", () => {
   test("gives workspaces with much to delete their turns after the others", async () => {
-    const workspaces = await Promise.all([1, 2, 3].map(() => stored(2_000, "delivered")));
+    const count = CLEANUP_MAX + 1;
+    const workspaces = await Promise.all([1, 2].map(() => stored(count, "delivered")));
     const order = workspaces.map(({ workspaceId }) => workspaceId).toSorted();
-    const left = () => Promise.all(order.map(async (id) => (await countIn(id)) / 1_000));
+    const left = () => Promise.all(order.map(countIn));
     /** A sweep that has time for so many deletions. */
     const sweepFor = async (most: number) => {
       let deletions = 0;
@@ -177,51 +169,48 @@ describe("a sweep of events", () => {
       await sweepAt(EXPIRED + DAY_MS, connect(DB), () => deletions < most);
       return left();
     };
-    expect(await sweepFor(1)).toEqual([1, 2, 2]);
-    expect(await sweepFor(1)).toEqual([1, 1, 2]);
-    expect(await sweepFor(2)).toEqual([0, 1, 1]);
-    expect(await sweepFor(2)).toEqual([0, 0, 0]);
+    expect(await sweepFor(1)).toEqual([1, count]);
+    expect(await sweepFor(1)).toEqual([1, 1]);
+    expect(await sweepFor(1)).toEqual([0, 0]);
   });
 
   test("goes on behind what cannot be deleted", async () => {
-    const workspaces = await Promise.all([1, 2].map(() => stored(1_000, "delivered")));
-    const [first = "", second = ""] = workspaces.map(({ workspaceId }) => workspaceId).toSorted();
+    const workspaces = await Promise.all([createWorkspace(), createWorkspace()]);
+    const [first = "", second = ""] = workspaces.toSorted();
+    await storeEvents(first, [""], CLEANUP_MAX, T0, "missed");
+    await storeEvents(second, [""], 1, T0, "missed");
     await env.DB.exec(
       `CREATE TRIGGER fails BEFORE DELETE ON events WHEN OLD.workspace_id = '${first}' BEGIN SELECT RAISE(ABORT, 'it fails'); END`,
     );
     await expect(sweepAt(EXPIRED + DAY_MS)).rejects.toThrow();
     await expect(sweepAt(EXPIRED + DAY_MS)).rejects.toThrow();
-    expect([await countIn(first), await countIn(second)]).toEqual([1_000, 0]);
+    expect([await countIn(first), await countIn(second)]).toEqual([CLEANUP_MAX, 0]);
     await env.DB.exec("DROP TRIGGER fails");
-    expect(await sweepAt(EXPIRED + DAY_MS)).toBe(1_000);
+    expect(await sweepAt(EXPIRED + DAY_MS)).toBe(CLEANUP_MAX);
   });
 
   test("reads a few rows for each workspace with nothing to delete", async () => {
-    await Promise.all([1, 2, 3].map(() => stored(500, "delivered")));
+    await Promise.all([1, 2, 3].map(() => stored(50, "delivered")));
     const { DB, rows } = meteredDatabase();
     expect(await sweepAt(EXPIRED - HOUR_MS + MINUTE_MS, connect(DB))).toBe(0);
-    const workspaces = await env.DB.prepare("SELECT count(*) AS n FROM workspaces").first<number>(
-      "n",
-    );
-    expect(rows.read).toBeLessThan(5 * (workspaces ?? 0) + 10);
+    expect(rows.read).toBeLessThan(5 * 3 + 10);
     expect(rows.written).toBe(0);
   });
 
-  test("goes on behind any number of pending events, though each has little time", async () => {
-    const { id, workspaceId } = await stored(3_000, "pending");
+  test("goes on behind as many pending events as one step examines", async () => {
+    const { id, workspaceId } = await stored(CLEANUP_MAX, "pending");
     await storeEvents(workspaceId, id, 5, T0 + MINUTE_MS, "delivered");
-    const swept = await sweepFourTimes(1, (_, hasTime) =>
-      sweepAt(EXPIRED + DAY_MS + MINUTE_MS, db, hasTime),
-    );
-    expect(swept).toEqual([0, 0, 0, 5]);
-    expect(await statesOf(id)).toEqual({ pending: 3_000 });
+    expect(await sweepAt(EXPIRED + DAY_MS + MINUTE_MS, db, timeFor(1))).toBe(0);
+    expect(await sweepAt(EXPIRED + DAY_MS + MINUTE_MS, db, timeFor(1))).toBe(5);
+    expect(await statesOf(id)).toEqual({ pending: CLEANUP_MAX });
   });
 
   test("ends once it has examined all events and deleted none", async () => {
-    await stored(2_500, "pending");
+    const count = CLEANUP_MAX + 1;
+    await stored(count, "pending");
     const { DB, rows } = meteredDatabase();
     expect(await sweepAt(EXPIRED + DAY_MS + MINUTE_MS, connect(DB))).toBe(0);
-    expect(rows.read).toBeLessThan(7 * 2_500);
+    expect(rows.read).toBeLessThan(7 * count);
   });
 });
 
