@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test, vi } from "vitest";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import {
@@ -23,6 +23,7 @@ import {
   leadReport,
   openWorkspace,
   Platform,
+  platformOf,
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
@@ -35,12 +36,12 @@ import {
   failAt,
   failingSince,
   HOUR_MS,
+  isolated,
   observedDatabase,
   owed,
   setDeliveries,
   setSubscription,
   subscribe,
-  subscriberUrl,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { openPortal } from "../../support/portal.ts";
@@ -128,16 +129,6 @@ describe("the state of a delivery", () => {
       });
       expect(items).toMatchObject([{ eventId, state }]);
     }
-  });
-
-  test("is counted as pending by the ledger, failed or not", async () => {
-    const { workspaceId } = await withEachState();
-    expect(await Platform.ledger({ workspaceId })).toMatchObject({
-      pending: 2,
-      delivered: 1,
-      exhausted: 1,
-      cancelled: 1,
-    });
   });
 
   test("has a due time as long as another attempt follows", async () => {
@@ -284,8 +275,8 @@ describe("listFailures", () => {
   test("reads some pages of each webhook at most, whatever else is stored", async () => {
     const { workspaceId, id, fill } = await filling();
     for (const state of ["delivered", "cancelled", "exhausted"] as const)
-      await fill(TODAY, 1_000, state);
-    const retrying = await fill(TODAY - DAY_MS, 1_000, "pending");
+      await fill(TODAY, 400, state);
+    const retrying = await fill(TODAY - DAY_MS, 400, "pending");
     await setDeliveries(id, { priority: PRIORITY.retry }, retrying[0]);
     const { DB, rows } = meteredDatabase();
     const request = { limit: 10, after: null };
@@ -297,7 +288,7 @@ describe("listFailures", () => {
   test("reads none of the failures of earlier pages", async () => {
     const { workspaceId, fill } = await filling();
     const [oldest] = await fill(TODAY - DAY_MS, 1, "exhausted");
-    await fill(TODAY, 1_000, "exhausted");
+    await fill(TODAY, 200, "exhausted");
     const { DB, rows } = meteredDatabase();
     const request = { limit: 10, after: { at: 0, id: eventIdAt(TODAY) } };
     const page = await listFailuresOf(connect(DB), env, workspaceId, {}, request);
@@ -305,6 +296,15 @@ describe("listFailures", () => {
     expect(rows.read).toBeLessThan(50);
   });
 
+  /** A workspace with each state at one webhook, and a rejected event at another. */
+  let rejected: { workspaceId: string; second: string };
+  beforeAll(async () => {
+    const { workspaceId } = await withEachState();
+    const { id: second } = await subscribe(workspaceId);
+    await announceLeads(workspaceId, 1, TODAY);
+    await setDeliveries(second, { ...RETRYING, lastStatus: 404 });
+    rejected = { workspaceId, second };
+  });
   test.each([
     ["webhookId", 1, (second: string) => ({ webhookId: second })],
     ["event type", 0, () => ({ type: "run.completed" as const })],
@@ -312,11 +312,8 @@ describe("listFailures", () => {
     ["time", 3, () => ({ since: isoTime(TODAY), until: isoTime(TODAY + HOUR_MS) })],
     ["a later time", 0, () => ({ since: isoTime(TODAY + HOUR_MS) })],
   ])("lists and counts those of one %s on demand", async (_, number, filterOf) => {
-    const { workspaceId } = await withEachState();
-    const second = await subscribe(workspaceId);
-    await announceLeads(workspaceId, 1, TODAY);
-    await setDeliveries(second.id, { ...RETRYING, lastStatus: 404 });
-    const filter = { workspaceId, ...filterOf(second.id) };
+    const { workspaceId, second } = rejected;
+    const filter = { workspaceId, ...filterOf(second) };
     const { items } = await Platform.listFailures(filter);
     expect(items).toHaveLength(number);
     const counts = (await Platform.countFailures(filter)).items;
@@ -367,6 +364,17 @@ describe("the deliveries of a lead are found", () => {
     leadReport("max", { name: "Max", email: null, phone: "+33 6 12 34 56 78" }),
     leadReport("none", { name: null, email: null, phone: null }),
   ];
+  let webhookId: string;
+  let portal: Awaited<ReturnType<typeof openPortal>>;
+  beforeAll(async () => {
+    const { workspaceId } = await openWorkspace();
+    ({ id: webhookId } = await subscribe(workspaceId));
+    // No message wakes the subscription, so they stay failures.
+    await platformOf(isolated().env).recordLeads({ workspaceId, leads });
+    await setDeliveries(webhookId, RETRYING);
+    portal = await openPortal(workspaceId);
+  });
+
   test.each([
     ["a name in any spelling", "durand ZOE", ["Zoé  Durand"]],
     ["a part of a name", "ma", ["Max"]],
@@ -381,18 +389,13 @@ describe("the deliveries of a lead are found", () => {
     ["a name beside a phone number", "Max 0612345678", []],
     ["a blank text", " ", []],
   ])("by %s", async (_, lead, names) => {
-    const { workspaceId } = await openWorkspace();
-    const { id: webhookId } = await subscribe(workspaceId, { url: subscriberUrl("status-400") });
-    await Platform.recordLeads({ workspaceId, leads });
     const found = await Platform.listDeliveries({ webhookId, lead });
     expect(found.items.map(({ subject }) => subject)).toEqual(names);
     expect(found.nextCursor).toBe(null);
     // Among failures, too, and over HTTPS, where a number is a text.
-    const portal = await openPortal(workspaceId);
-    const failures = () => portal.get(`/failures?lead=${encodeURIComponent(lead)}`);
-    await expect
-      .poll(failures)
-      .toMatchObject({ body: { items: names.map((subject) => ({ subject })) } });
+    const failures = await portal.get(`/failures?lead=${encodeURIComponent(lead)}`);
+    expect(failures.status).toBe(200);
+    expect(failures).toMatchObject({ body: { items: names.map((subject) => ({ subject })) } });
   });
 
   test("without normalizing a text for each lead, or more than the beginning of a name", async () => {
@@ -499,7 +502,7 @@ describe("the health of a subscription", () => {
     await setSubscription(id, { circuits });
     expect(await healthOf(id)).toMatchObject({
       state: "rejecting",
-      rejected: [{ type: "lead.created", status: 500 }],
+      rejected: [{ type: "lead.created", since: isoTime(TODAY), outcome: "answered", status: 500 }],
     });
     // Everything has failed since: it rejects no type in particular.
     await setSubscription(id, { failingSince: TODAY });
@@ -552,18 +555,18 @@ describe("the health of a subscription", () => {
 
   test("counts a bounded number of pending deliveries, and each of fewer", async () => {
     const { id, fill } = await filling();
-    await fill(TODAY, 2_500, "pending");
+    await fill(TODAY, 500, "pending");
     await setDeliveries(id, { priority: PRIORITY.untried });
-    await fill(TODAY - DAY_MS, 1_200, "pending");
+    await fill(TODAY - DAY_MS, 200, "pending");
     const { DB, rows } = meteredDatabase();
     const health = await findSubscriptionHealth(connect(DB), env, id);
-    expect(health).toMatchObject({ pending: 2_500, retrying: 1_200 });
-    expect(rows.read).toBeLessThan(3_700 + 100);
+    expect(health).toMatchObject({ pending: 500, retrying: 200 });
+    expect(rows.read).toBeLessThan(700 + 100);
     await fill(TODAY - 2 * DAY_MS, PENDING_COUNTED_MAX, "pending");
     rows.read = 0;
     const more = await findSubscriptionHealth(connect(DB), env, id);
-    expect(more).toMatchObject({ pending: 2_500, retrying: PENDING_COUNTED_MAX });
-    expect(rows.read).toBeLessThan(2_500 + PENDING_COUNTED_MAX + 100);
+    expect(more).toMatchObject({ pending: 500, retrying: PENDING_COUNTED_MAX });
+    expect(rows.read).toBeLessThan(500 + PENDING_COUNTED_MAX + 100);
   });
 
   test("counts only what was made pending since a cancellation, while it goes on", async () => {
@@ -641,7 +644,7 @@ describe("a filtered list of deliveries", () => {
   test("examines a limited number per page", async () => {
     const { id, fill } = await filling();
     const old = await fill(TODAY - DAY_MS, 3);
-    await fill(TODAY, 2.5 * DELIVERIES_EXAMINED_MAX);
+    await fill(TODAY, 2 * DELIVERIES_EXAMINED_MAX);
     const recent = await fill(TODAY + HOUR_MS, 3);
     for (const eventId of [...old, ...recent])
       await setDeliveries(id, { lastStatus: 201 }, eventId);
@@ -662,7 +665,7 @@ describe("a filtered list of deliveries", () => {
     async (state) => {
       const { id, fill } = await filling();
       const failed = await fill(TODAY - DAY_MS, 4, state === "retrying" ? "pending" : state);
-      await fill(TODAY, 2.5 * DELIVERIES_EXAMINED_MAX);
+      await fill(TODAY, 200);
       expect(failed).toHaveLength(4);
       const { lengths, read } = await pagesOf(id, { state });
       expect(lengths).toEqual([2, 2]);

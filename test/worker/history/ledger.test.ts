@@ -22,6 +22,7 @@ import {
   subscribe,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { storeEvents } from "../../support/stored-events.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const ago = (minutes: number) => NOW - minutes * MINUTE_MS;
@@ -92,7 +93,7 @@ describe("the ledger", { shuffle: false }, () => {
     expect(await at(NOW + 5 * MINUTE_MS + 1)).toMatchObject({ overdue: 1 });
     // A failed attempt delays it; its age stays.
     await failAt(id, [NOW + MINUTE_MS]);
-    const waiting = { overdue: 0, oldestPendingSeconds: 360, oldestWebhookId: id };
+    const waiting = { pending: 1, overdue: 0, oldestPendingSeconds: 360, oldestWebhookId: id };
     expect(await at(NOW + 6 * MINUTE_MS)).toMatchObject(waiting);
     await dispatchAt(NOW + 2 * MINUTE_MS, [id], answered(200));
     const settled = { ...EMPTY_LEDGER, created: 1, delivered: 1 };
@@ -121,8 +122,9 @@ test("the backlog shows how much is pending and overdue, and how old the oldest 
 });
 
 test("the backlog reads rows for what is pending, whatever is settled next to it", async () => {
-  const { id, workspaceId } = await owed(5_000, NOW);
-  await db.update(deliveries).set({ state: "delivered", settledAt: NOW });
+  await db.delete(deliveries);
+  const { id, workspaceId } = await owed(0, NOW);
+  await storeEvents(workspaceId, id, 500, NOW, "delivered");
   await announceLeads(workspaceId, 10, ago(10));
   for (const within of [workspaceId, undefined]) {
     const { DB, rows } = meteredDatabase();
