@@ -3,6 +3,7 @@ import { env } from "cloudflare:workers";
 import { eq, ne } from "drizzle-orm";
 import { afterAll, describe, expect, test } from "vitest";
 import { newEventId } from "../../src/contract/ids.ts";
+import { CLEANUP_MAX } from "../../src/db/budget.ts";
 import { commit } from "../../src/db/client.ts";
 import {
   automations,
@@ -191,10 +192,14 @@ describe("the sweep", () => {
     expect(await subscriptionRow(left.id)).toMatchObject({ hasToEnd: true });
   });
 
-  test("deletes thousands of deleted subscriptions in one run", async () => {
+  test("deletes more deleted subscriptions in one run than a statement does", async () => {
     const { id, workspaceId } = await owed(1, NOW);
     await insertSubscriptions(
-      Array.from({ length: 5_000 }, (_, i) => ({ id: `whk_ended${i}`, workspaceId, deletedAt: i })),
+      Array.from({ length: CLEANUP_MAX + 1 }, (_, i) => ({
+        id: `whk_ended${i}`,
+        workspaceId,
+        deletedAt: i,
+      })),
     );
     await sweep(isolated().env, NOW);
     const stored = await db.select({ id: subscriptions.id }).from(subscriptions);
@@ -227,7 +232,7 @@ describe("the sweep", () => {
       expect(new Set([...(turns[i] ?? []), ...turn]).size).toBe(names.length);
   });
 
-  test("of more databases than it can sweep at once counts the newest events of each once an hour", async () => {
+  test("of more databases than it can sweep at once counts the newest events of each in the first minutes of an hour", async () => {
     await db.delete(sweepPositions);
     const counted: string[] = [];
     const names = ["DB", "DB_2", "DB_3", "DB_4", "DB_5"];
@@ -241,8 +246,7 @@ describe("the sweep", () => {
       return [name, observedDatabase({ before }).DB];
     });
     const deployment = { ...isolated().env, ...Object.fromEntries(databases) };
-    for (let minute = 0; minute < names.length; minute++)
-      await sweep(deployment, NOW + minute * MINUTE_MS).catch(() => {});
+    for (const minute of [0, 1]) await sweep(deployment, NOW + minute * MINUTE_MS).catch(() => {});
     expect([...new Set(counted)].toSorted()).toEqual(names);
   });
 
@@ -257,8 +261,8 @@ describe("the sweep", () => {
   });
 });
 
-describe("a sweep of hundreds of workspaces", () => {
-  const WORKSPACES = 400;
+describe("a sweep of many workspaces", () => {
+  const WORKSPACES = 150;
 
   /** So many workspaces, each with two events of this age that no subscription lists. */
   async function fill(ageMs: number): Promise<string[]> {
@@ -371,10 +375,7 @@ describe("a job of the sweep that fails", () => {
 
   test.each([
     ["waking", /^\s*WITH RECURSIVE with_pending(?!.* AS isOver).* AS subscriptionId/is],
-    ["limiting", /^\s*WITH RECURSIVE with_pending.* AS isOver/is],
-    ["the e-mails", /insert into "sweep_positions".*returning/is],
     ["the retention", /DELETE FROM "?events/i],
-    ["the removals", /DELETE FROM "?automations/i],
   ])("does not stop the others, and the sweep then throws: %s", async (part, query) => {
     const { overdue, expired, disabled, removed } = await work();
     const { DB } = observedDatabase({
@@ -386,13 +387,9 @@ describe("a job of the sweep that fails", () => {
     await expect(sweep(deployment.env, NOW)).rejects.toThrow("1 jobs of the sweep failed");
     expect(to(overdue.id, deployment.fast)).toHaveLength(part === "waking" ? 0 : 1);
     const about = deployment.emails.flatMap(({ subscriptionIds }) => subscriptionIds);
-    expect(about.includes(disabled.id)).toBe(part !== "the e-mails");
+    expect(about).toContain(disabled.id);
     expect(await statesOf(expired.id)).toEqual(part === "the retention" ? { delivered: 1 } : {});
-    expect(await isSubscription(removed)).toBe(part === "the removals");
+    const row = env.DB.prepare("SELECT 1 FROM automations WHERE id = ?").bind(removed);
+    expect(await row.first()).toBeNull();
   });
-
-  async function isSubscription(id: string): Promise<boolean> {
-    const row = env.DB.prepare("SELECT 1 FROM automations WHERE id = ?").bind(id);
-    return (await row.first()) !== null;
-  }
 });
