@@ -132,19 +132,6 @@ describe("administrators are notified that a subscription is failing", () => {
     expect(await sweepAt(DUE)).toHaveLength(1);
     for (const hours of [1, 24, 47]) expect(await sweepAt(DUE + hours * HOUR_MS)).toEqual([]);
   });
-
-  test("again if it recovers and then fails for as long", async () => {
-    const { id, workspaceId } = await failing();
-    expect(await sweepAt(DUE)).toHaveLength(1);
-    await dispatchAt(NEXT, [id], answered(200));
-    const again = NEXT + HOUR_MS;
-    await announceLeads(workspaceId, 1, again);
-    await failAt(id, [again, again + HOUR_MS]);
-    expect(await sweepAt(again + TELL_AFTER_MS)).toMatchObject([
-      { subject: expect.stringContaining("en échec") },
-    ]);
-    expect(await announcedOf(id, "failing")).toMatchObject({ since: again });
-  });
 });
 
 describe("administrators are notified that a subscription has recovered", () => {
@@ -160,14 +147,16 @@ describe("administrators are notified that a subscription has recovered", () => 
     expect(await announcedOf(id, "recovered")).toMatchObject({ since: NEXT });
   });
 
-  test("after each failure that they were notified of", async () => {
+  test("after each failure, of which they are notified again", async () => {
     const { id, workspaceId } = await failing();
     for (const start of [T0, NEXT + HOUR_MS]) {
       if (start > T0) {
         await announceLeads(workspaceId, 1, start);
         await failAt(id, [start, start + HOUR_MS]);
       }
-      expect(await sweepAt(start + TELL_AFTER_MS)).toHaveLength(1);
+      const failed = { subject: expect.stringContaining("en échec") };
+      expect(await sweepAt(start + TELL_AFTER_MS)).toMatchObject([failed]);
+      expect(await announcedOf(id, "failing")).toMatchObject({ since: start });
       await allowProbes(id);
       await setDeliveries(id, { dueAt: T0 });
       await dispatchAt(start + TELL_AFTER_MS + HOUR_MS, [id], answered(200));
@@ -345,10 +334,8 @@ describe("administrators of a subscription that stays disabled", () => {
     ["as long as it is stored", 7, "12 janvier"],
     ["for 30 days, even if it is stored for longer", 60, "4 février"],
   ])("are told that the oldest missed event can be sent %s", async (_, keptDays, until) => {
-    const { id, workspaceId } = await failing(LASTING);
-    expect(await sweepAt(DUE)).toHaveLength(1);
-    expect(await sweepAt(at - 1)).toEqual([]);
-    await failAt(id, [at]);
+    const { id, workspaceId } = await failing();
+    await setSubscription(id, { disabledAt: at, disabledByFailures: true });
     await announceLeads(workspaceId, 1, at);
     const mail = mailbox();
     mail.env.EVENTS_KEPT_DAYS = keptDays as never;
@@ -499,9 +486,8 @@ describe("subscriptions of a workspace to one host", () => {
     const { ids } = await failingAt(many(3));
     const disabledAt = T0 + DISABLE_AFTER_MS;
     for (const id of ids) await setSubscription(id, { disabledAt, disabledByFailures: true });
-    expect(await sweepAt(disabledAt)).toHaveLength(1);
-    for (let week = 1; week <= REMINDERS_MAX; week++)
-      expect(await sweepAt(disabledAt + week * REMINDER_WAIT_MS)).toHaveLength(1);
+    for (const now of [disabledAt, disabledAt + REMINDER_WAIT_MS])
+      expect(await sweepAt(now)).toHaveLength(1);
   });
 
   test("have no two e-mails of one kind in an hour: the others share the next one", async () => {
@@ -745,7 +731,7 @@ describe("a sweep", () => {
     await failing();
     const workspaceId = await createWorkspace();
     await insertSubscriptions(
-      Array.from({ length: 5_000 }, (_, i) => ({ id: `whk_healthy${i}`, workspaceId })),
+      Array.from({ length: 2_500 }, (_, i) => ({ id: `whk_healthy${i}`, workspaceId })),
     );
     const { DB, rows } = meteredDatabase();
     await announceProblems(connect(DB), mailbox().env, DUE);
