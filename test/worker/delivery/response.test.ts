@@ -210,9 +210,11 @@ test.each([
   ["longer text", "text/plain", `${FULL.slice(1)}é`, FULL.slice(1), true],
 ])("of a response that is %s, the body is stored", async (...row) => {
   const [, type, says, body, truncated = false] = row;
+  const response = new Response(new TextEncoder().encode(says));
+  if (type !== "") response.headers.set("Content-Type", type);
   const headers = type === "" ? {} : { "content-type": type.slice(0, 200) };
-  const expected = { request: { headers: {} }, response: { headers, body, truncated } };
-  expect(await attemptAt("says-500", { says, type })).toMatchObject(expected);
+  const read = await readResponse(response, AbortSignal.timeout(1_000));
+  expect(read).toEqual({ headers, body, truncated });
 });
 
 test("of a response that never ends, the first 1,024 bytes are stored, in whole characters", async () => {
