@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { CustomHeaders } from "../../../src/endpoints/headers.ts";
 import { openWorkspace, Platform } from "../../support/api.ts";
 import {
@@ -12,7 +12,7 @@ import { openPortal } from "../../support/portal.ts";
 const SECRET = "gateway-secret/1";
 const AUTHORIZATION = `Bearer ${SECRET}`;
 
-/** A webhook with custom headers, and the portal of somebody else. */
+/** A webhook with custom headers, and its portal. */
 async function withHeaders(url: string, headers: Record<string, string>) {
   const { workspaceId, api } = await openWorkspace();
   const { body } = await api.post<{ id: string }>("/v1/webhooks", {
@@ -21,9 +21,10 @@ async function withHeaders(url: string, headers: Record<string, string>) {
   });
   const webhookId = body.id;
   const path = `/webhooks/${webhookId}`;
-  const set = await (await openPortal(workspaceId)).post(`${path}/update`, { headers });
+  const portal = await openPortal(workspaceId);
+  const set = await portal.post(`${path}/update`, { headers });
   const namesOf = async () => (await Platform.readWebhook({ webhookId })).headers;
-  return { set, path, webhookId, portal: await openPortal(workspaceId), namesOf };
+  return { set, path, webhookId, portal, namesOf };
 }
 
 /** The headers of a test event, as the endpoint received them. */
@@ -97,20 +98,28 @@ test("Custom headers that cannot be decrypted can be replaced, and not added to"
   expect((await sentTo(url, webhookId))["x-one"]).toBe("2222");
 });
 
-test.each([
-  ["as it is", `HTTP_AUTHORIZATION: ${AUTHORIZATION}`],
-  ["without its scheme", `token=${SECRET}.`],
-  ["in JSON with escaped slashes", JSON.stringify({ got: AUTHORIZATION }).replaceAll("/", "\\/")],
-  ["in a URL", `?token=${encodeURIComponent(SECRET)}`],
-  ["cut at its end", `${"x".repeat(1_010)}${SECRET}`],
-])("A stored response does not show the value of a custom header %s", async (_, says) => {
-  const url = `${subscriberUrl("says-500")}&${new URLSearchParams({ says })}`;
-  const { webhookId } = await withHeaders(url, { Authorization: AUTHORIZATION });
-  const { eventId } = await Platform.sendTestEvent({ webhookId, type: "lead.created" });
-  const { attemptLog } = await Platform.readDelivery({ webhookId, eventId });
-  const shown = JSON.stringify(attemptLog[0]?.response);
-  expect(shown).toContain("***");
-  expect(shown).not.toContain("gateway");
+describe("a stored response does not show the value of a custom header", () => {
+  const endpoint = subscriberUrl("says-500");
+  let webhookId: string;
+  beforeAll(async () => {
+    ({ webhookId } = await withHeaders(endpoint, { Authorization: AUTHORIZATION }));
+  });
+
+  test.each([
+    ["as it is", `HTTP_AUTHORIZATION: ${AUTHORIZATION}`],
+    ["without its scheme", `token=${SECRET}.`],
+    ["in JSON with escaped slashes", JSON.stringify({ got: AUTHORIZATION }).replaceAll("/", "\\/")],
+    ["in a URL", `?token=${encodeURIComponent(SECRET)}`],
+    ["cut at its end", `${"x".repeat(1_010)}${SECRET}`],
+  ])("%s", async (_, says) => {
+    const url = `${endpoint}&${new URLSearchParams({ says })}`;
+    await Platform.updateWebhook({ webhookId, url });
+    const { eventId } = await Platform.sendTestEvent({ webhookId, type: "lead.created" });
+    const { attemptLog } = await Platform.readDelivery({ webhookId, eventId });
+    const shown = JSON.stringify(attemptLog[0]?.response);
+    expect(shown).toContain("***");
+    expect(shown).not.toContain("gateway");
+  });
 });
 
 test("A stored response does not show the password of Basic credentials, nor a header that repeats it", async () => {
@@ -124,7 +133,7 @@ test("A stored response does not show the password of Basic credentials, nor a h
   expect(attemptLog[0]?.response?.headers["x-debug"]).toBe("user=ada pass=***");
 });
 
-test.each(["X_Service_Signature", "X_FORWARDED_HOST", "__proto__"])(
+test.each(["X_Service_Signature", "__proto__"])(
   "%s is not accepted as a custom header",
   async (name) => {
     const { path, portal, namesOf } = await withHeaders(subscriberUrl(), { Authorization: "kept" });
@@ -140,7 +149,7 @@ test.each(["X_Service_Signature", "X_FORWARDED_HOST", "__proto__"])(
 );
 
 test.each([
-  ["the service", "X-Service-Anything Webhook_Id User_Agent"],
+  ["the service", "X-Service-Anything webhook-id Webhook_Id User_Agent"],
   [
     "HTTP",
     "Content_Length Transfer_Encoding Host Connection Keep-Alive TE Trailer Upgrade Expect HTTP2-Settings",
@@ -151,7 +160,7 @@ test.each([
   ],
   [
     "proxies",
-    "Proxy-Authorization Forwarded X-Forwarded X-Forwarded-For X-Original-URL X-Envoy-Peer Fastly-Client-IP Cf_Connecting_Ip CDN-Loop",
+    "Proxy-Authorization Forwarded X-Forwarded X-Forwarded-For X-Original-URL X-Envoy-Peer Fastly-Client-IP Cf_Connecting_Ip CF-Ray CDN-Loop",
   ],
   [
     "the client's address",
@@ -192,7 +201,11 @@ test.each<[what: string, headers: (size: number) => Record<string, string>, max:
   expect([isValid(max), isValid(max + 1)]).toEqual([true, false]);
 });
 
-test.each(["", " value", "value ", "a\tb", "a\nb", "é", "\x7f"])(
+test.each(["", "a b", "é", "a:", "x\ny"])("%j is no name of a custom header", (name) => {
+  expect(CustomHeaders.safeParse({ [name]: "x" }).success).toBe(false);
+});
+
+test.each(["", " value", "value ", "a\tb", "a\r\nB: c", "é", "\x7f"])(
   "%j is no value of a custom header",
   (value) => {
     expect(CustomHeaders.safeParse({ "X-Header": value }).success).toBe(false);

@@ -66,14 +66,14 @@ const UNKNOWN = {
 };
 /** These can be called again, show what is gone, or look at the database first. */
 const WITHOUT_IT = ["deleteWebhook", "eraseWorkspace", "listAuditTrail", "moveWorkspace"];
-/** The examples of all other operations: their ids are made up. */
-const OF_NOBODY = Object.entries(OPERATIONS).flatMap(([method, { examples }]) =>
-  examples.flatMap((example: object): Refusal[] => {
-    const id = (["workspaceId", "webhookId", "keyId"] as const).find((name) => name in example);
-    if (!id || WITHOUT_IT.includes(method)) return [];
-    return [[method, `${id}: ${UNKNOWN[id]}`, example]];
-  }),
-);
+/** The first example of each other operation: its ids are made up. */
+const OF_NOBODY = Object.entries(OPERATIONS).flatMap(([method, { examples }]): Refusal[] => {
+  for (const example of examples)
+    for (const id of ["workspaceId", "webhookId", "keyId"] as const)
+      if (id in example && !WITHOUT_IT.includes(method))
+        return [[method, `${id}: ${UNKNOWN[id]}`, example]];
+  return [];
+});
 
 /** The number of rows in each table. */
 async function tables(): Promise<number[]> {
@@ -83,6 +83,8 @@ async function tables(): Promise<number[]> {
   );
   return counts.map(({ results }) => results[0]?.n ?? -1);
 }
+
+const before = await tables();
 
 // The types, sizes and enumerations of fields are in docs/platform.md, which is generated.
 test.each<Refusal>([
@@ -183,26 +185,12 @@ test.each<Refusal>([
     ["headers: cannot be combined…", { headers: {}, setHeaders: { "X-Key": "a" } }],
     ["headers: cannot be combined…", { headers: null, removeHeaders: ["X-Key"] }],
     ["headers: two names are the same", { headers: { "X-Key": "a", "x-key": "b" } }],
-    ...["", "a b", "é", "a:", "x\ny"].map((name): [string, object] => [
-      "headers: a name is not valid for a header (RFC 9110, 5.1)",
-      { headers: { [name]: "x" } },
-    ]),
-    ...["Host", "content-length", "X-Service-Test", "webhook-id", "User-Agent", "TE", "CF-Ray"].map(
-      (name): [string, object] => [
-        `headers: ${name} is reserved for the service, HTTP or a proxy`,
-        { headers: { [name]: "x" } },
-      ],
-    ),
-    ...["", " x", "x ", "a\r\nB: c", "é", "a\tb", "x".repeat(1_001)].map(
-      (value): [string, object] => [
-        "headers: X-Key must be 1 to 1000 visible ASCII characters",
-        { headers: { "X-Key": value } },
-      ],
-    ),
+    ["headers: a name is not valid for a header (RFC 9110, 5.1)", { headers: { "a b": "x" } }],
+    ["headers: Host is reserved for the service, HTTP or a proxy", { headers: { Host: "x" } }],
+    ["headers: X-Key must be 1 to 1000 visible ASCII characters", { headers: { "X-Key": "é" } }],
   ]),
   ...OF_NOBODY,
 ])("%s says what is wrong, and changes nothing: %s", async (method, says, input) => {
-  const before = await tables();
   const call = Platform[method as keyof typeof Platform] as (input: unknown) => Promise<unknown>;
   const message = await errorOf(call(input));
   const [start = "", end] = `${method}: ${says}`.split("…");
