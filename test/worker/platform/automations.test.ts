@@ -33,23 +33,31 @@ const APRIL = "2026-04-04T00:00:00Z";
 const AHEAD = new Date(Date.now() + 60_000).toISOString();
 
 describe("recordAutomations", () => {
-  test.each([
-    ["social_comments", "Réponse aux commentaires – Agence Lumière"],
-    ["social_story", "Réponse aux stories – Agence Lumière"],
-    ["social_messages", "Réponse aux messages – Agence Lumière"],
-    ["lead_ads", "Réponse aux formulaires publicitaires – Agence Lumière"],
-  ] as const)(
-    "composes the name of a %s automation, whatever name is reported",
-    async (type, name) => {
-      const { report, read } = await openReported({ type });
-      expect(await read()).toMatchObject({ type, name });
-      await report({ name: "Mine" });
-      expect(await read()).toMatchObject({ name });
-      await report({ agent: { reference: "agent-1", name: "Agence Soleil" } });
-      const renamed = { name: name.replace("Lumière", "Soleil"), agent_name: "Agence Soleil" };
-      expect(await read()).toMatchObject(renamed);
-    },
-  );
+  test("composes the names of social automations, whatever name is reported", async () => {
+    const { workspaceId, api } = await openListeningWorkspace();
+    const labels = {
+      social_comments: "Réponse aux commentaires",
+      social_story: "Réponse aux stories",
+      social_messages: "Réponse aux messages",
+      lead_ads: "Réponse aux formulaires publicitaires",
+    };
+    const types = Object.keys(labels) as (keyof typeof labels)[];
+    const agent = (name: string) => ({ agent: { reference: "agent-1", name } });
+    for (const [differences, agentName] of [
+      [agent("Agence Lumière"), "Agence Lumière"],
+      [{ ...agent("Agence Lumière"), name: "Mine" }, "Agence Lumière"],
+      [agent("Agence Soleil"), "Agence Soleil"],
+    ] as const) {
+      const automations = types.map((type) => automationReport(type, { type, ...differences }));
+      await Platform.recordAutomations({ workspaceId, automations });
+      const shown = await listAll<Automation>(api, "automations");
+      const names = Object.fromEntries(shown.map(({ type, name }) => [type, name]));
+      expect(names).toEqual(
+        Object.fromEntries(types.map((type) => [type, `${labels[type]} – ${agentName}`])),
+      );
+      expect(shown.map(({ agent_name }) => agent_name)).toEqual(types.map(() => agentName));
+    }
+  });
 
   test("gives the same reference the same id, and changes nothing that is the same", async () => {
     const { id, report, read, announced } = await openReported({ updatedAt: MARCH });

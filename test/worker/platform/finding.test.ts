@@ -72,10 +72,12 @@ describe("findLeads", () => {
       [{ phone: "5678" }, []],
       [{ phone: "34 56 78" }, []],
       [{ phone: "+33712345678" }, []],
-    ] as const) {
+    ] as const)
       expect(await findAll({ workspaceId, ...person })).toEqual([found]);
+    for (const person of [{ email: CAMILLE.email }, { phone: CAMILLE.phone }])
       expect(await findAll({ workspaceId: other.workspaceId, ...person })).toEqual([[]]);
-    }
+    const reference = "first";
+    expect(await findAll({ workspaceId: other.workspaceId, reference })).toEqual([[]]);
   });
 
   test("names a lead that cannot be decrypted, and finds the others", async () => {

@@ -222,14 +222,6 @@ test("A subscription with another URL has as many retries due at once as one tra
   expect(due).toHaveLength(CLEANUP_MAX);
 });
 
-test("enableWebhook forgets which event types the endpoint rejected", async () => {
-  const { id: webhookId } = await subscribe(await createWorkspace());
-  await setSubscription(webhookId, { disabledAt: T0, ...failingSince(T0, 9) });
-  await Platform.enableWebhook({ webhookId });
-  const healthy = { circuits: {}, failingSince: null, failures: 0 };
-  expect(await subscriptionRow(webhookId)).toEqual(expect.objectContaining(healthy));
-});
-
 test("updateWebhook with another URL moves pending deliveries to it", async () => {
   const { workspaceId } = await openWorkspace();
   const old = await subscribe(workspaceId, { url: subscriberUrl("status-500") });

@@ -31,18 +31,18 @@ test("The test events of a workspace have one budget a minute, whatever its endp
   const webhooks = [await subscribe(workspaceId, { url }), await subscribe(workspaceId, { url })];
   const send = (i: number) =>
     portal.post(`/webhooks/${webhooks[i % 2]?.id}/test`, { type: "lead.created" });
-  const sent = await Promise.all(
-    Array.from({ length: TEST_EVENTS_PER_MINUTE + 10 }, (_, i) => send(i)),
-  );
+  for (let left = TEST_EVENTS_PER_MINUTE; left > 4; left--)
+    await commit(db, takeTestEvent(workspaceId, Date.now()));
+  const sent = await Promise.all(Array.from({ length: 8 }, (_, i) => send(i)));
   const refused = sent.filter(({ status }) => status !== 200);
-  expect(refused).toHaveLength(10);
+  expect(refused).toHaveLength(4);
   for (const { status, headers, body } of refused)
     expect([status, Number(headers["retry-after"]) <= 60, body]).toMatchObject([
       429,
       true,
       { error: { code: "rate_limited" } },
     ]);
-  expect(await receivedBy({ url })).toHaveLength(TEST_EVENTS_PER_MINUTE);
+  expect(await receivedBy({ url })).toHaveLength(4);
   const { id: webhookId } = webhooks[0] as { id: string };
   expect(await errorOf(Platform.sendTestEvent({ webhookId, type: "lead.created" }))).toMatch(
     /^sendTestEvent: webhookId: .* test events in a minute/,
