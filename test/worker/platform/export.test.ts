@@ -22,7 +22,6 @@ import {
   runReport,
 } from "../../support/api.ts";
 import {
-  announceLeads,
   createWorkspace,
   deliveriesTo,
   HOUR_MS,
@@ -33,11 +32,20 @@ import {
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
-import { damageLead } from "../../support/record.ts";
+import { damageLead, fillLeads } from "../../support/record.ts";
 import { announcedEmail, insertSubscriptions } from "../../support/rows.ts";
+import { storeEvents } from "../../support/stored-events.ts";
 
 const idsOf = (items: ExportItem[], kind: string) =>
   items.flatMap((item) => (item.kind === kind ? [item.id] : []));
+
+/** A workspace with a subscription to which nobody delivers. */
+async function withLeased() {
+  const workspaceId = await createWorkspace();
+  const { id } = await subscribe(workspaceId);
+  await setSubscription(id, { leasedBy: "test", leasedUntil: 9e12 });
+  return workspaceId;
+}
 
 /** A workspace with one of everything that is stored. */
 async function withEverything() {
@@ -185,8 +193,7 @@ describe("exportWorkspace", () => {
   });
 
   test("skips nothing that existed at the start, and repeats nothing, while others write", async () => {
-    const workspaceId = await createWorkspace();
-    await subscribe(workspaceId, { url: subscriberUrl("status-500") });
+    const workspaceId = await withLeased();
     const automationId = await recordAutomation(workspaceId);
     const day = (n: number) => new Date(Date.UTC(2026, 0, 1 + (n % 300))).toISOString();
     let recorded = 0;
@@ -220,8 +227,7 @@ describe("exportWorkspace", () => {
   });
 
   test("keeps pages small if each record is as large as possible", async () => {
-    const workspaceId = await createWorkspace();
-    await subscribe(workspaceId, { url: subscriberUrl("status-500") });
+    const workspaceId = await withLeased();
     const customFields = { note: "é".repeat((RECORD_MAX_BYTES - 250) / 2) };
     for (let i = 0; i < 120; i += 20) {
       const leads = Array.from({ length: 20 }, (_, n) => leadReport(`${i + n}`, { customFields }));
@@ -238,11 +244,8 @@ describe("exportWorkspace", () => {
   });
 
   test("reads the rows it returns, whatever other workspaces have", async () => {
-    const workspaceId = await createWorkspace();
-    const crowd = await createWorkspace();
-    await subscribe(crowd, { url: subscriberUrl("status-500") });
-    await subscribe(workspaceId, { url: subscriberUrl("status-500") });
-    for (const id of [workspaceId, ...Array(5).fill(crowd)]) {
+    const [workspaceId, crowd] = [await withLeased(), await withLeased()];
+    for (const id of [workspaceId, crowd, crowd]) {
       const references = Array.from({ length: 100 }, () => crypto.randomUUID());
       const automations = references.map((reference) => automationReport(reference));
       const { ids } = await Platform.recordAutomations({ workspaceId: id, automations });
@@ -259,10 +262,10 @@ describe("exportWorkspace", () => {
 
   test("reads little more than it returns for each delivery, however many follow", async () => {
     const workspaceId = await createWorkspace();
-    for (let i = 0; i < 2; i++) await subscribe(workspaceId);
-    await announceLeads(workspaceId, 2_000, Date.now());
+    const { id } = await subscribe(workspaceId);
+    await storeEvents(workspaceId, id, 2_000, Date.now(), "delivered");
     const { items, rowsRead } = await meteredExport(workspaceId);
-    expect(items.filter(({ kind }) => kind === "delivery")).toHaveLength(4_000);
+    expect(items.filter(({ kind }) => kind === "delivery")).toHaveLength(2_000);
     expect(rowsRead).toBeLessThan(5 * items.length);
   });
 
@@ -283,10 +286,7 @@ describe("exportWorkspace", () => {
 
   test("rejects an invalid cursor, and another workspace's", async () => {
     const [one, other] = [await createWorkspace(), await createWorkspace()];
-    for (let i = 0; i < 11; i++) {
-      const leads = Array.from({ length: 100 }, (_, n) => leadReport(`${i}-${n}`));
-      await Platform.recordLeads({ workspaceId: one, leads });
-    }
+    await fillLeads(one, 1_001);
     const { nextCursor } = await Platform.exportWorkspace({ workspaceId: one });
     expect(nextCursor).not.toBeNull();
     expect((await Platform.exportWorkspace({ workspaceId: other })).nextCursor).toBeNull();
