@@ -75,7 +75,7 @@ test.each(LISTS)(
   "the pages of %s are sorted and complete, and read a row more than shown",
   async (...[, read, total]) => {
     for (const [limit, readsPerRow] of [
-      [2, 1],
+      [7, 1],
       [32, 1],
       // The size of a larger page is bounded, which reads each row up to four times.
       [99, 4],
