@@ -18,7 +18,7 @@ async function reset(gate: DurableObjectStub): Promise<void> {
   await runInDurableObject(gate, (_, state) => state.abort("reset by the test")).catch(() => {});
 }
 
-const WAVE = 50;
+const WAVE = 25;
 const wait = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** The statuses of a wave of requests during which an object is reset. */

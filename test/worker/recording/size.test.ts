@@ -5,7 +5,7 @@ import { findSize } from "../../../src/workspaces/database-figures.ts";
 import { leadReport, Platform } from "../../support/api.ts";
 import { createWorkspace, db } from "../../support/deliveries.ts";
 
-const LEADS = 2_500;
+const LEADS = 1_000;
 
 test("a lead takes as many bytes in the database's file, indexes included, as the docs say", async () => {
   const workspaceId = await createWorkspace();

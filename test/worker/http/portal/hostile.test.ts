@@ -18,6 +18,8 @@ const NOW = Date.now();
 const REQUESTS_PER_MINUTE = 300;
 /** What the requests of a minute may read: several seconds of the database's time. */
 const ROWS_PER_MINUTE = 14_000_000;
+/** What requests that replay may read of these. */
+const REPLAYED_PER_MINUTE = 9_000_000;
 
 /** When the events that failed at every webhook were recorded: they are the newest. */
 const FAILED_EVERYWHERE_AT = NOW + HOUR_MS;
@@ -119,15 +121,10 @@ describe("however much is stored, the requests that a portal may make in a minut
       (i) => redeliver({ eventIds: eventIds.slice(100 * i, 100 * i + 100) }),
     ],
   ])("%s", async (_, request) => {
-    const asked = 10;
-    const largest = { read: 0 };
-    const before = rows.read;
-    for (let i = 0; i < asked; i++) {
-      const start = rows.read;
+    for (let i = 0; i < 4; i++) {
+      const before = rows.read;
       expect([200, 429]).toContain((await request(i)).status);
-      largest.read = Math.max(largest.read, rows.read - start);
+      expect((rows.read - before) * REQUESTS_PER_MINUTE).toBeLessThan(REPLAYED_PER_MINUTE);
     }
-    expect(largest.read).toBeLessThan(30_000);
-    expect(((rows.read - before) / asked) * REQUESTS_PER_MINUTE).toBeLessThan(ROWS_PER_MINUTE);
   });
 });

@@ -84,7 +84,7 @@ test("A session's token is rejected if one character is changed", async () => {
     expect(await Promise.all(rings)).toEqual([200, 200, 401]);
   }
   for (const i of Array(token.length + 1).keys())
-    for (const other of ["a", "b", ".", ""]) {
+    for (const other of [token[i] === "a" ? "b" : "a", ""]) {
       const changed = token.slice(0, i) + other + token.slice(i + 1);
       if (changed !== token) expect(await statusOf(changed, old), changed).toBe(401);
     }

@@ -139,10 +139,10 @@ describe("an Idempotency-Key", () => {
   });
 
   test("gives the same response at the limit, and though its host no longer qualifies", async () => {
-    const { api, apiKey } = await openWorkspace();
+    const { workspaceId, api, apiKey } = await openWorkspace();
     const gone = { url: "https://nxdomain.example/" };
     const first = await createAs(api, "a", gone);
-    for (let i = 1; i < 20; i++) await create(api);
+    await Platform.updateWorkspace({ workspaceId, webhooksMax: 1 });
     const DNS_OVER_HTTPS_URL = "https://dns.example/dns-query";
     const resolving = openApi(apiKey, deployedWith({ DNS_OVER_HTTPS_URL }));
     expect(await createAs(resolving, "a", gone)).toEqual(success(201, first.body));
@@ -203,14 +203,16 @@ describe("the subscription limit", () => {
   test("is 20 per workspace or what is agreed, exact under concurrent requests", async () => {
     const { workspaceId, api } = await openWorkspace();
     const created: string[] = [];
-    for (const max of [20, 45]) {
-      const answers = await Promise.all(Array.from({ length: 30 }, () => create(api)));
+    for (const max of [20, 22]) {
+      const answers = await Promise.all(
+        Array.from({ length: max + 5 - created.length }, () => create(api)),
+      );
       for (const answer of answers)
         if (answer.status === 201) created.push(answer.body.id);
         else expect(answer).toEqual(reached(max));
       expect((await list(api)).map(({ id }) => id).toSorted()).toEqual(created.toSorted());
       expect(created).toHaveLength(max);
-      await Platform.updateWorkspace({ workspaceId, webhooksMax: 45 });
+      await Platform.updateWorkspace({ workspaceId, webhooksMax: 22 });
     }
   });
 
@@ -259,11 +261,11 @@ describe("DELETE /webhooks/{id}", () => {
     const { api } = await openWorkspace();
     const [gone, { secret: _, ...kept }] = [(await create(api)).body, (await create(api)).body];
     const answers = await Promise.all(
-      Array.from({ length: 10 }, () => api.delete(`/v1/webhooks/${gone.id}`)),
+      Array.from({ length: 4 }, () => api.delete(`/v1/webhooks/${gone.id}`)),
     );
     expect(answers.toSorted((a, b) => a.status - b.status)).toEqual([
       { status: 204, headers: EVERY_ANSWER, body: null },
-      ...Array(9).fill(NOT_FOUND),
+      ...Array(3).fill(NOT_FOUND),
     ]);
     expect(await list(api)).toEqual([kept]);
   });
