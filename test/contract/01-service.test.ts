@@ -1,9 +1,11 @@
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import {
   A_LEAD,
   A_RUN,
   AN_AUTOMATION,
   AN_ERROR,
+  type Answer,
+  type Api,
   type Automation,
   anError,
   DATE_TIME,
@@ -20,6 +22,12 @@ import {
   subscribe,
   type Webhook,
 } from "./support.ts";
+
+/** The API of a workspace in which there is nothing. */
+let empty: Api;
+beforeAll(async () => {
+  empty = (await openWorkspace()).api;
+});
 
 describe("What the service does", () => {
   test("A client reads the workspace's automations, leads and runs", async () => {
@@ -52,8 +60,7 @@ describe("What the service does", () => {
   test.each(OPERATIONS)(
     "The response of `$operation` carries `Cache-Control: no-store`",
     async ({ method, path, body }) => {
-      const { api } = await openWorkspace();
-      const { headers } = await api.call(method, path, body);
+      const { headers } = await empty.call(method, path, body);
       expect(headers.get("Cache-Control")).toBe("no-store");
     },
   );
@@ -93,38 +100,47 @@ describe("What the service does", () => {
 
 describe("Availability of routes", () => {
   test.each(OPERATIONS)("`$operation` is served", async ({ method, path, body }) => {
-    const { api } = await openWorkspace();
-    const answer = await api.call<Partial<{ error: { code: string } }> | null>(method, path, body);
+    const answer = await empty.call<Partial<{ error: { code: string } }> | null>(
+      method,
+      path,
+      body,
+    );
     const served = [undefined, "automation_not_found", "webhook_not_found"];
     expect(served).toContain(answer.body?.error?.code);
   });
 
   test("A path unknown under the version prefix gives 404 `route_not_found`", async () => {
-    const { api } = await openWorkspace();
     for (const path of ["/unknown", "/lead", "/leads/lea_0", "/automations/aut_0/leads", ""])
-      expect(await api.get(path)).toMatchObject({ status: 404, body: anError("route_not_found") });
+      expect(await empty.get(path)).toMatchObject({
+        status: 404,
+        body: anError("route_not_found"),
+      });
   });
 
   describe.skipIf(!partialDeployment)("on a deployment that serves the social family only", () => {
     const on = partialDeployment ?? deployment;
+    let partial: Api;
+    let unknown: Answer;
+    beforeAll(async () => {
+      partial = (await openWorkspace({ on })).api;
+      unknown = await partial.get("/unknown");
+    });
 
-    test.each(OPERATIONS.slice(2))(
-      "`$operation`, not yet served, gives 404 `route_not_found`, never 405",
-      async ({ method, path, body }) => {
-        const { api } = await openWorkspace({ on });
-        const answer = await api.call(method, path, body);
+    describe.each(OPERATIONS.slice(2))("`$operation`, not yet served,", (operation) => {
+      let answer: Answer;
+      beforeAll(async () => {
+        const { method, path, body } = operation;
+        answer = await partial.call(method, path, body);
+      });
+
+      test("gives 404 `route_not_found`, never 405", () => {
         expect(answer).toMatchObject({ status: 404, body: anError("route_not_found") });
-      },
-    );
+      });
 
-    test.each(OPERATIONS.slice(2))(
-      "`$operation`, not yet served, answers as an unknown path does",
-      async ({ method, path, body }) => {
-        const { api } = await openWorkspace({ on });
-        const answer = await api.call(method, path, body);
-        expect(answer.body).toEqual((await api.get("/unknown")).body);
-      },
-    );
+      test("answers as an unknown path does", () => {
+        expect(answer.body).toEqual(unknown.body);
+      });
+    });
 
     test.each([
       ["social_comments", "facebook"],

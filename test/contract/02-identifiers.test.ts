@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import {
   type Automation,
   idOf,
@@ -36,6 +36,11 @@ async function readOneOfEach() {
 }
 
 describe("Identifiers", () => {
+  let ids: Awaited<ReturnType<typeof readOneOfEach>>;
+  beforeAll(async () => {
+    ids = await readOneOfEach();
+  });
+
   test.each([
     ["aut_", "an automation"],
     ["agt_", "an agent"],
@@ -43,15 +48,15 @@ describe("Identifiers", () => {
     ["lea_", "a lead"],
     ["whk_", "a webhook subscription"],
     ["evt_", "an event"],
-  ] as const)("`%s` is the prefix of %s", async (prefix, _) => {
-    expect((await readOneOfEach())[prefix]).toEqual(idOf(prefix.slice(0, -1)));
+  ] as const)("`%s` is the prefix of %s", (prefix, _) => {
+    expect(ids[prefix]).toEqual(idOf(prefix.slice(0, -1)));
   });
 
-  test("Identifiers are not UUIDs", async () => {
+  test("Identifiers are not UUIDs", () => {
     const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-    const ids = Object.values(await readOneOfEach());
-    expect(ids).toHaveLength(6);
-    for (const id of ids) {
+    const all = Object.values(ids);
+    expect(all).toHaveLength(6);
+    for (const id of all) {
       expect(id).not.toMatch(uuid);
       expect(id.slice(4)).not.toMatch(uuid);
     }

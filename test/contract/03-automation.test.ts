@@ -9,11 +9,16 @@ import {
   type Page,
   platform,
   SUCCESS,
+  type Workspace,
 } from "./support.ts";
+
+let workspace: Workspace;
+beforeAll(async () => {
+  workspace = await openWorkspace();
+});
 
 /** Records an automation and reads it. */
 async function recorded(differences: object = {}) {
-  const workspace = await openWorkspace();
   const path = `/automations/${await workspace.recordAutomation(differences)}`;
   const read = async () => (await workspace.api.get<Automation>(path)).body;
   return { ...workspace, path, read, automation: await read() };
@@ -110,9 +115,11 @@ describe("Automation", () => {
   });
 
   test("An automation whose account has been unsubscribed does not appear in the API", async () => {
-    const { workspaceId, api, path, automation, recordRun } = await recorded();
-    await recordRun(automation.id);
-    const removal = { workspaceId, ids: [automation.id] };
+    const { workspaceId, api, recordAutomation, recordRun } = await openWorkspace();
+    const id = await recordAutomation();
+    const path = `/automations/${id}`;
+    await recordRun(id);
+    const removal = { workspaceId, ids: [id] };
     expect(await platform("removeAutomations", removal)).toEqual({ done: true });
     for (const list of ["/automations", "/runs"])
       expect((await api.get<Page>(list)).body.data).toEqual([]);

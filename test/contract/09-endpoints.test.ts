@@ -16,7 +16,13 @@ import {
   sendUnauthenticated,
   subscribe,
   TOO_LARGE,
+  type Workspace,
 } from "./support.ts";
+
+let usual: Workspace;
+beforeAll(async () => {
+  usual = await openWorkspace();
+});
 
 const INTEGER = expect.stringMatching(/^\d+$/);
 
@@ -25,13 +31,13 @@ const RESPONSES: { response: string; status: unknown; ask: () => Promise<Answer>
   {
     response: "A successful `GET`",
     status: SUCCESS,
-    ask: async () => (await openWorkspace()).api.get("/leads"),
+    ask: () => usual.api.get("/leads"),
   },
   {
     response: "A successful `PATCH`",
     status: SUCCESS,
     ask: async () => {
-      const { api, recordAutomation } = await openWorkspace();
+      const { api, recordAutomation } = usual;
       return api.patch(`/automations/${await recordAutomation()}`, { status: "paused" });
     },
   },
@@ -39,7 +45,7 @@ const RESPONSES: { response: string; status: unknown; ask: () => Promise<Answer>
     response: "A successful `DELETE`",
     status: SUCCESS,
     ask: async () => {
-      const { api } = await openWorkspace();
+      const { api } = usual;
       const { id } = await subscribe(api, openReceiver().url);
       return api.delete(`/webhooks/${id}`);
     },
@@ -47,31 +53,30 @@ const RESPONSES: { response: string; status: unknown; ask: () => Promise<Answer>
   {
     response: "Status 201",
     status: 201,
-    ask: async () =>
-      (await openWorkspace()).api.post("/webhooks", { url: openReceiver().url, events: EVENTS }),
+    ask: () => usual.api.post("/webhooks", { url: openReceiver().url, events: EVENTS }),
   },
   {
     response: "Status 400",
     status: 400,
-    ask: async () => (await openWorkspace()).api.get("/leads?limit=0"),
+    ask: () => usual.api.get("/leads?limit=0"),
   },
   { response: "Status 401", status: 401, ask: () => sendUnauthenticated(null) },
   { response: "Status 403", status: 403, ask: async () => (await openDenied()).get("/leads") },
   {
     response: "Status 404",
     status: 404,
-    ask: async () => (await openWorkspace()).api.get("/unknown"),
+    ask: () => usual.api.get("/unknown"),
   },
   {
     response: "Status 413",
     status: 413,
-    ask: async () => (await openWorkspace()).api.post("/webhooks", TOO_LARGE),
+    ask: () => usual.api.post("/webhooks", TOO_LARGE),
   },
   {
     response: "Status 415",
     status: 415,
     ask: async () => {
-      const { apiKey } = await openWorkspace();
+      const { apiKey } = usual;
       const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "text/plain" };
       return send("POST", "/v1/webhooks", { headers, body: "{}" });
     },
@@ -80,7 +85,7 @@ const RESPONSES: { response: string; status: unknown; ask: () => Promise<Answer>
     response: "Status 422",
     status: 422,
     ask: async () => {
-      const { api, recordAutomation } = await openWorkspace();
+      const { api, recordAutomation } = usual;
       const id = await recordAutomation({ status: "draft" });
       return api.patch(`/automations/${id}`, { status: "active" });
     },
@@ -113,7 +118,7 @@ async function openUsedUp() {
 
 describe("Common rules", () => {
   test("A request with a body carries `Content-Type: application/json`", async () => {
-    const { apiKey } = await openWorkspace();
+    const { apiKey } = usual;
     const body = JSON.stringify({ url: openReceiver().url, events: EVENTS });
     const statuses = [];
     for (const type of ["application/json", "application/json; charset=utf-8", "text/plain"]) {
@@ -124,7 +129,7 @@ describe("Common rules", () => {
   });
 
   test("A `PATCH` with another content type gives 415 `invalid_request`", async () => {
-    const { apiKey } = await openWorkspace();
+    const { apiKey } = usual;
     const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "text/plain" };
     const body = JSON.stringify({ status: "paused" });
     const answer = await send("PATCH", "/v1/automations/aut_0", { headers, body });
@@ -170,16 +175,19 @@ describe("Common rules", () => {
     );
   });
 
-  let [api, denied] = [{} as Api, {} as Api];
+  let denied: Api;
   beforeAll(async () => {
-    ({ api } = await openWorkspace());
     denied = await openDenied();
   });
 
   describe.each(OPERATIONS)("`$operation`", ({ method, path, body }) => {
     test("The operation ignores unknown query parameters", async () => {
-      const { status } = await api.call(method, path, body);
-      const unknown = await api.call(method, `${path}?unknown=1&fields[]=a&Limit=0&page=-1`, body);
+      const { status } = await usual.api.call(method, path, body);
+      const unknown = await usual.api.call(
+        method,
+        `${path}?unknown=1&fields[]=a&Limit=0&page=-1`,
+        body,
+      );
       expect(unknown.status).toBe(status);
       expect(status).not.toBe(400);
     });

@@ -1,6 +1,7 @@
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import {
   AN_AUTOMATION,
+  type Api,
   type Automation,
   anError,
   openWorkspace,
@@ -8,17 +9,17 @@ import {
   SUCCESS,
 } from "./support.ts";
 
-/** A workspace with so many automations. */
-async function openAutomations(count: number) {
-  const workspace = await openWorkspace();
-  for (let i = 0; i < count; i++) await workspace.recordAutomation();
-  return workspace;
-}
+/** The API of a workspace with three automations. */
+let three: Api;
+beforeAll(async () => {
+  const { api, recordAutomation } = await openWorkspace();
+  for (const _ of [1, 2, 3]) await recordAutomation();
+  three = api;
+});
 
 describe("`GET /automations`", () => {
   test("The response's `data` are the automations of the workspace", async () => {
     const { api, recordAutomation } = await openWorkspace();
-    await openAutomations(1);
     const ids = [await recordAutomation(), await recordAutomation({ status: "draft" })];
     const { status, body } = await api.get<Page>("/automations");
     expect(status).toBe(200);
@@ -27,16 +28,14 @@ describe("`GET /automations`", () => {
   });
 
   test.each(["1", "2", "100"])("`limit` can be %s", async (limit) => {
-    const { api } = await openAutomations(3);
-    const { body } = await api.get<Page>(`/automations?limit=${limit}`);
+    const { body } = await three.get<Page>(`/automations?limit=${limit}`);
     expect(body.data).toHaveLength(Math.min(3, Number(limit)));
   });
 
   test.each(["0", "101", "-1", "1000000000000"])(
     "`limit=%s`, out of range, is refused with 400 `invalid_request`",
     async (limit) => {
-      const { api } = await openWorkspace();
-      const answer = await api.get(`/automations?limit=${limit}`);
+      const answer = await three.get(`/automations?limit=${limit}`);
       expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
       expect(answer.body.error.details.parameter).toBe("limit");
     },
@@ -45,8 +44,7 @@ describe("`GET /automations`", () => {
   test.each(["ten", "1.5"])(
     "`limit=%s`, not an integer, is refused with 400 `invalid_request`",
     async (limit) => {
-      const { api } = await openWorkspace();
-      const answer = await api.get(`/automations?limit=${limit}`);
+      const answer = await three.get(`/automations?limit=${limit}`);
       expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
       expect(answer.body.error.details.parameter).toBe("limit");
     },
@@ -62,8 +60,7 @@ describe("`GET /automations`", () => {
   ])(
     "An unreadable `cursor`, such as %s, is rejected with 400 `invalid_request`",
     async (_, cursor) => {
-      const { api } = await openWorkspace();
-      const answer = await api.get(`/automations?cursor=${cursor}`);
+      const answer = await three.get(`/automations?cursor=${cursor}`);
       expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
       expect(answer.body.error.details.parameter).toBe("cursor");
     },
@@ -80,19 +77,17 @@ describe("`GET /automations/{id}`", () => {
   });
 
   test("An automation that exists nowhere gives 404 `automation_not_found`", async () => {
-    const { api } = await openWorkspace();
     for (const id of ["aut_0", "aut_unknown", "unknown", "whk_0"])
-      expect(await api.get(`/automations/${id}`)).toMatchObject({
+      expect(await three.get(`/automations/${id}`)).toMatchObject({
         status: 404,
         body: anError("automation_not_found"),
       });
   });
 
   test("An automation of another workspace has the same response", async () => {
-    const { api } = await openWorkspace();
     const foreign = await (await openWorkspace()).recordAutomation();
     const [theirs, nobodys] = await Promise.all(
-      [foreign, "aut_0"].map((id) => api.get(`/automations/${id}`)),
+      [foreign, "aut_0"].map((id) => three.get(`/automations/${id}`)),
     );
     expect(theirs?.status).toBe(404);
     expect(theirs?.body).toEqual(nobodys?.body);
@@ -115,10 +110,9 @@ describe("`PATCH /automations/{id}`", () => {
   });
 
   test("An automation absent from the workspace gives 404 `automation_not_found`", async () => {
-    const { api } = await openWorkspace();
     const foreign = await (await openWorkspace()).recordAutomation();
     for (const id of [foreign, "aut_0"])
-      expect(await api.patch(`/automations/${id}`, { status: "paused" })).toMatchObject({
+      expect(await three.patch(`/automations/${id}`, { status: "paused" })).toMatchObject({
         status: 404,
         body: anError("automation_not_found"),
       });

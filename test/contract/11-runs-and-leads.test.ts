@@ -1,5 +1,5 @@
-import { describe, expect, test } from "vitest";
-import { A_LEAD, A_RUN, anError, openWorkspace, type Page } from "./support.ts";
+import { beforeAll, describe, expect, test } from "vitest";
+import { A_LEAD, A_RUN, type Api, anError, openWorkspace, type Page } from "./support.ts";
 
 const idsOf = ({ data }: Page) => data.map(({ id }) => id).toSorted();
 
@@ -55,16 +55,16 @@ describe("`GET /leads`", () => {
 });
 
 describe.each(["/automations/{id}/runs", "/runs", "/leads", "/webhooks"])("`GET %s`", (list) => {
-  /** A workspace, and the path of the list in it. */
-  async function open() {
-    const { api, recordAutomation } = await openWorkspace();
-    return { api, path: list.replace("{id}", await recordAutomation()) };
-  }
+  let [api, path] = [{} as Api, ""];
+  beforeAll(async () => {
+    const workspace = await openWorkspace();
+    ({ api } = workspace);
+    path = list.replace("{id}", await workspace.recordAutomation());
+  });
 
   test.each(["0", "101", "x"])(
     "`limit=%s` is refused with 400 `invalid_request`",
     async (limit) => {
-      const { api, path } = await open();
       const answer = await api.get(`${path}?limit=${limit}`);
       expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
       expect(answer.body.error.details.parameter).toBe("limit");
@@ -72,7 +72,6 @@ describe.each(["/automations/{id}/runs", "/runs", "/leads", "/webhooks"])("`GET 
   );
 
   test("An unreadable `cursor` is rejected with 400 `invalid_request`", async () => {
-    const { api, path } = await open();
     const answer = await api.get(`${path}?cursor=x`);
     expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
     expect(answer.body.error.details.parameter).toBe("cursor");

@@ -12,9 +12,15 @@ import {
   send,
   sendUnauthenticated,
   TOO_LARGE,
+  type Workspace,
 } from "./support.ts";
 
 const URL = "https://hooks.example.com/";
+
+let usual: Workspace;
+beforeAll(async () => {
+  usual = await openWorkspace();
+});
 
 /** The API as seen by a key whose requests are used up. */
 async function openUsedUp() {
@@ -30,43 +36,22 @@ const CAUSES: [
   condition: string,
   () => Promise<Answer<ErrorBody>>,
 ][] = [
-  [
-    "invalid_request",
-    400,
-    "`limit` out of range",
-    async () => (await openWorkspace()).api.get("/leads?limit=101"),
-  ],
-  [
-    "invalid_request",
-    400,
-    "`limit` not an integer",
-    async () => (await openWorkspace()).api.get("/leads?limit=x"),
-  ],
-  [
-    "invalid_request",
-    400,
-    "unreadable `cursor`",
-    async () => (await openWorkspace()).api.get("/leads?cursor=x"),
-  ],
+  ["invalid_request", 400, "`limit` out of range", async () => usual.api.get("/leads?limit=101")],
+  ["invalid_request", 400, "`limit` not an integer", async () => usual.api.get("/leads?limit=x")],
+  ["invalid_request", 400, "unreadable `cursor`", async () => usual.api.get("/leads?cursor=x")],
   [
     "invalid_request",
     400,
     "invalid webhook payload",
-    async () => (await openWorkspace()).api.post("/webhooks", { url: URL }),
+    async () => usual.api.post("/webhooks", { url: URL }),
   ],
-  [
-    "invalid_request",
-    413,
-    "body too large",
-    async () => (await openWorkspace()).api.post("/webhooks", TOO_LARGE),
-  ],
+  ["invalid_request", 413, "body too large", async () => usual.api.post("/webhooks", TOO_LARGE)],
   [
     "invalid_request",
     415,
     "unsupported content type",
     async () => {
-      const { apiKey } = await openWorkspace();
-      const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "text/plain" };
+      const headers = { Authorization: `Bearer ${usual.apiKey}`, "Content-Type": "text/plain" };
       return send("POST", "/v1/webhooks", { headers, body: "{}" });
     },
   ],
@@ -85,23 +70,22 @@ const CAUSES: [
     "automation_not_found",
     404,
     "automation absent",
-    async () => (await openWorkspace()).api.get("/automations/aut_0"),
+    async () => usual.api.get("/automations/aut_0"),
   ],
   [
     "webhook_not_found",
     404,
     "subscription absent",
-    async () => (await openWorkspace()).api.delete("/webhooks/whk_0"),
+    async () => usual.api.delete("/webhooks/whk_0"),
   ],
-  ["route_not_found", 404, "unknown path", async () => (await openWorkspace()).api.get("/unknown")],
+  ["route_not_found", 404, "unknown path", async () => usual.api.get("/unknown")],
   [
     "automation_not_controllable",
     422,
     "automation is `draft`",
     async () => {
-      const { api, recordAutomation } = await openWorkspace();
-      const id = await recordAutomation({ status: "draft" });
-      return api.patch(`/automations/${id}`, { status: "active" });
+      const id = await usual.recordAutomation({ status: "draft" });
+      return usual.api.patch(`/automations/${id}`, { status: "active" });
     },
   ],
   [
@@ -109,9 +93,8 @@ const CAUSES: [
     422,
     "automation is `error`",
     async () => {
-      const { api, recordAutomation } = await openWorkspace();
-      const id = await recordAutomation({ status: "error" });
-      return api.patch(`/automations/${id}`, { status: "active" });
+      const id = await usual.recordAutomation({ status: "error" });
+      return usual.api.patch(`/automations/${id}`, { status: "active" });
     },
   ],
   ["rate_limited", 429, "quota exceeded", async () => (await openUsedUp()).get("/leads")],
@@ -156,28 +139,24 @@ describe("Errors: `error.details`", () => {
     ["limit", "/leads?limit=0"],
     ["cursor", "/leads?cursor=x"],
   ])("`details` names the faulty parameter `%s`", async (parameter, path) => {
-    const { api } = await openWorkspace();
-    expect((await api.get(path)).body.error.details.parameter).toBe(parameter);
+    expect((await usual.api.get(path)).body.error.details.parameter).toBe(parameter);
   });
 
   test.each([
     ["url", { url: "http://hooks.example.com/", events: EVENTS }],
     ["events", { url: URL, events: "lead.created" }],
   ])("`details` names the faulty property `%s`", async (parameter, body) => {
-    const { api } = await openWorkspace();
-    expect((await api.post("/webhooks", body)).body.error.details.parameter).toBe(parameter);
+    expect((await usual.api.post("/webhooks", body)).body.error.details.parameter).toBe(parameter);
   });
 
   test("The cause of a 413 is in `details.reason`", async () => {
-    const { api } = await openWorkspace();
-    const answer = await api.post("/webhooks", TOO_LARGE);
+    const answer = await usual.api.post("/webhooks", TOO_LARGE);
     expect(answer.status).toBe(413);
     expect(answer.body.error.details.reason).toMatch(/./);
   });
 
   test("The cause of a 415 is in `details.reason`", async () => {
-    const { apiKey } = await openWorkspace();
-    const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/xml" };
+    const headers = { Authorization: `Bearer ${usual.apiKey}`, "Content-Type": "application/xml" };
     const answer = await send("POST", "/v1/webhooks", { headers, body: "{}" });
     expect(answer.status).toBe(415);
     expect(answer.body.error.details.reason).toMatch(/./);
@@ -185,8 +164,7 @@ describe("Errors: `error.details`", () => {
 
   describe.skipIf(isElsewhere)("where the contract is silent on which details an error has", () => {
     test("`details.max` of a `limit` above its maximum is 100", async () => {
-      const { api } = await openWorkspace();
-      expect((await api.get("/leads?limit=101")).body.error.details.max).toBe(100);
+      expect((await usual.api.get("/leads?limit=101")).body.error.details.max).toBe(100);
     });
   });
 

@@ -7,6 +7,7 @@ import {
   type Answer,
   type Api,
   anError,
+  type ErrorBody,
   EVENTS,
   failTooOften,
   isElsewhere,
@@ -84,19 +85,25 @@ describe("Limits: request quota", () => {
     expect(resetOf(await api.get("/leads"))).toBeLessThan(first);
   });
 
-  test("Beyond the rate limit, a request gets 429 `rate_limited`", async () => {
-    const { refused } = await openUsedUp();
-    expect(refused).toMatchObject({ status: 429, body: anError("rate_limited") });
-  });
+  describe("Beyond the rate limit,", () => {
+    let refused: Answer<ErrorBody>;
+    beforeAll(async () => {
+      ({ refused } = await openUsedUp());
+    });
 
-  test("Beyond the rate limit, `X-RateLimit-Remaining` is 0", async () => {
-    expect(remainingOf((await openUsedUp()).refused)).toBe(0);
-  });
+    test("a request gets 429 `rate_limited`", () => {
+      expect(refused).toMatchObject({ status: 429, body: anError("rate_limited") });
+    });
 
-  test("Beyond the rate limit, `Retry-After` is integer seconds, as in `details`", async () => {
-    const { headers, body } = (await openUsedUp()).refused;
-    expect(headers.get("Retry-After")).toMatch(/^\d+$/);
-    expect(body.error.details.retry_after_seconds).toBe(Number(headers.get("Retry-After")));
+    test("`X-RateLimit-Remaining` is 0", () => {
+      expect(remainingOf(refused)).toBe(0);
+    });
+
+    test("`Retry-After` is integer seconds, as in `details`", () => {
+      const { headers, body } = refused;
+      expect(headers.get("Retry-After")).toMatch(/^\d+$/);
+      expect(body.error.details.retry_after_seconds).toBe(Number(headers.get("Retry-After")));
+    });
   });
 
   test("After `Retry-After`, a request is served", { timeout: 180_000 }, async () => {
@@ -122,13 +129,17 @@ describe("Limits: request quota", () => {
 });
 
 describe("Limits: authentication failures", () => {
-  test("Too many from one address give 429 `rate_limited`", async () => {
-    const refused = await failTooOften();
+  let refused: Answer<ErrorBody>;
+  beforeAll(async () => {
+    refused = await failTooOften();
+  });
+
+  test("Too many from one address give 429 `rate_limited`", () => {
     expect(refused).toMatchObject({ status: 429, body: anError("rate_limited") });
   });
 
-  test("`Retry-After` of that 429 is integer seconds, as in `details`", async () => {
-    const { headers, body } = await failTooOften();
+  test("`Retry-After` of that 429 is integer seconds, as in `details`", () => {
+    const { headers, body } = refused;
     expect(headers.get("Retry-After")).toMatch(/^\d+$/);
     expect(body.error.details.retry_after_seconds).toBe(Number(headers.get("Retry-After")));
   });
