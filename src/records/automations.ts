@@ -10,8 +10,8 @@ import { automations } from "../db/schema.ts";
 
 /*
  * Automations: queries and their public shape. leads.ts and runs.ts have the same for leads and runs. person.ts lists
- * the personal fields of a lead, and custom-fields.ts checks the fields that the platform adds to it. finding.ts
- * searches leads by personal data, and removals.ts removes automations with their runs.
+ * the personal fields of a lead. finding.ts searches leads by personal data, and removals.ts removes automations with
+ * their runs.
  */
 
 export type AutomationRow = typeof automations.$inferSelect;
