@@ -20,9 +20,9 @@ import {
   type StoredKey,
   updateQuota,
 } from "../workspaces/key-rows.ts";
-import { findPlacement, type Placement } from "../workspaces/placement.ts";
+import { findPlacement, type Placement, refuseMissing } from "../workspaces/placement.ts";
 import { ApiKeyView } from "../workspaces/views.ts";
-import { refuseMissing, refuseWrites } from "../workspaces/write-guard.ts";
+import { refuseWrites } from "../workspaces/write-guard.ts";
 import { cursorOf, integer, Nothing, pageAfter, pageOf, toPage } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectWorkspace } from "./placements.ts";

@@ -10,7 +10,7 @@ import {
   openDatabase,
   openDirectory,
 } from "../db/databases.ts";
-import { DatabaseTimeout } from "../db/errors.ts";
+import { causeOf, DatabaseTimeout, isReferenceMissing } from "../db/errors.ts";
 import { workspaces } from "../db/schema.ts";
 import { logError } from "../log.ts";
 import { withTimeout } from "../primitives/timing.ts";
@@ -18,6 +18,17 @@ import { withTimeout } from "../primitives/timing.ts";
 /** Makes the error for a workspace that does not exist. */
 export function unknownWorkspace(): InputError {
   return new InputError("workspaceId", "no such workspace");
+}
+
+/** Awaits a write whose rows refer to others. @throws `missing` if one of those rows does not exist. */
+export async function refuseMissing<T>(
+  write: Promise<T>,
+  missing: Error = unknownWorkspace(),
+): Promise<T> {
+  return write.catch((thrown: unknown) => {
+    const error = causeOf(thrown);
+    throw isReferenceMissing(error) ? missing : error;
+  });
 }
 
 /** Makes the error for a workspace that is being erased. */

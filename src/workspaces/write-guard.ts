@@ -3,9 +3,7 @@ import { ApiError, type ErrorCode } from "../contract/errors.ts";
 import { HOUR_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Guard, type Part, prepared } from "../db/client.ts";
-import { causeOf, isReferenceMissing } from "../db/errors.ts";
 import { workspaces } from "../db/schema.ts";
-import { beingErased, unknownWorkspace } from "./placement.ts";
 
 /*
  * Access may end between the admission of a request and its write. So the write checks the access again, in its own
@@ -89,38 +87,4 @@ function toRefusal(error: unknown): unknown {
   const { message } = error as Error;
   const code = [ENDED, DENIED].find((each) => message.includes(REFUSED + each));
   return code ? new ApiError(code) : error;
-}
-
-/*
- * The rest is about the writes of the platform. Those of clients and of the portal need it not: an erasure ends the access of
- * its workspace before it deletes anything.
- */
-
-const ERASING = "erasing";
-
-/** A statement that fails, like `failIfRefused`, if the workspace is being erased. It passes for an unknown workspace. */
-export const failIfErasing = prepared(
-  sql`SELECT json_extract('{}', iif((SELECT ${workspaces.erasing} FROM ${workspaces}
-    WHERE ${workspaces.id} = ${sql.placeholder("workspaceId")}), ${REFUSED + ERASING}, ${PERMITTED}))`,
-);
-
-/** Whether a transaction has failed because of `failIfErasing`. */
-function isErasing(error: unknown): boolean {
-  return error instanceof Error && error.message.includes(REFUSED + ERASING);
-}
-
-/**
- * Awaits a write whose rows refer to others.
- *
- * @throws `missing` if one of those rows does not exist; InputError if `failIfErasing` has failed.
- */
-export async function refuseMissing<T>(
-  write: Promise<T>,
-  missing: Error = unknownWorkspace(),
-): Promise<T> {
-  return write.catch((thrown: unknown) => {
-    const error = causeOf(thrown);
-    if (isErasing(error)) throw beingErased();
-    throw isReferenceMissing(error) ? missing : error;
-  });
 }

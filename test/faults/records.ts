@@ -58,6 +58,7 @@ export const RECORDS: Fault[] = [
     ["lead-recording.ts", "eventId: newEventId(now)", "eventId: newEventId(0)", "events sort by time"],
     ["record.ts", "first.get(record.id) === record", "true", "a reference twice in a call is one record"],
     ["record.ts", "    permitted: failIfErasing({ workspaceId }),\n", "", "nothing is recorded for a workspace whose erasure has begun since, or whose key is cached"],
+    ["record.ts", "throw isErasing(error) ? beingErased() : error;", "throw error;", "a call that an erasure refuses says why"],
     ["run-recording.ts", "    missing: new Error(\"an automation or a lead of the runs was deleted meanwhile: try again\"),\n", "", "a valid call that fails is repeated"],
     ["references.ts", "if (!isSubscription)", "if (false)", "a foreign automation is an error"],
     ["run-recording.ts", "leadId: report.leadId ?? null,", "leadId: null,", "a run names its lead"],
