@@ -97,7 +97,10 @@ describe("PATCH /automations/{id}", () => {
 describe("clients that race on one automation", () => {
   test("cause an event for each real change", async () => {
     const { workspaceId, read, control } = await openAutomation("active");
-    const targets = Array.from({ length: 20 }, (_, i) => (i % 3 ? "paused" : "active") as const);
+    const targets = Array.from(
+      { length: 20 },
+      (_, i): AutomationStatus => (i % 3 ? "paused" : "active"),
+    );
     const answers = await Promise.all(targets.map((to) => control(to)));
     expect(answers).toMatchObject(targets.map((status) => ({ status: 200, body: { status } })));
     const changes = await announced(workspaceId);
