@@ -65,7 +65,7 @@ function inWorkerd(
             PORTAL_SIGNING_KEYS: "test:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=",
             // An operator may end it with a slash, which no link repeats.
             PORTAL_ORIGIN: "https://api.example/",
-            // Tests have objects of their own, which have no jurisdictions.
+            // The local runtime has no jurisdictions.
             JURISDICTION: "",
             ...more.bindings,
           },

@@ -140,7 +140,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
             API_KEY_CHECKSUM_KEYS: "local:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
             PORTAL_SIGNING_KEYS,
             PORTAL_ORIGIN: "http://localhost",
-            // The bindings that benches wrap have no jurisdictions.
+            // The local runtime has no jurisdictions.
             JURISDICTION: "",
             ...options.vars,
           },

@@ -60,6 +60,8 @@ export function serve(
       ...["--import", LEASH, WRANGLER, "dev", join(ROOT, "scripts/shared/limited-worker.ts")],
       ...["--port", String(port), "--inspector-port", "0"],
       ...["--var", `PORTAL_ORIGIN:http://localhost:${port}`],
+      // The local runtime has no jurisdictions.
+      "JURISDICTION:",
       ...Object.entries(rules).map(([name, value]) => `${name}:${value}`),
       "--env=",
       "--show-interactive-dev-session=false",
