@@ -18,6 +18,7 @@ import { openApi } from "../../../scripts/shared/local-api.ts";
 import type { PlatformClient } from "../../../scripts/shared/platform-client.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { withAbsolutePaths, withTestSettings } from "../../../scripts/shared/test-settings.ts";
+import { opened } from "../../node/support/opened.ts";
 import { platformOf } from "../../node/support/platform-here.ts";
 import { runHere } from "../../node/support/process.ts";
 import { startReceiver } from "../../node/support/receiver.ts";
@@ -140,8 +141,11 @@ async function statusOf({ url }: Runtime, apiKey: string): Promise<number> {
   return (await fetch(new URL("/v1/leads", url), { headers })).status;
 }
 
+/** A deployment with one database. */
+const single = await opened(openDeployment(["DB"]));
+
 test("npm run restore brings records back, and repeats later decisions of people", async () => {
-  const deployment = await openDeployment(["DB"]);
+  const deployment = single;
   const { cloudflare, folder } = deployment;
   deployment.onRestored = async () => {
     await deployment.runtime.env.DB.exec("UPDATE d1_migrations SET name = '' WHERE id = 2");
@@ -295,7 +299,28 @@ test("npm run restore brings records back, and repeats later decisions of people
     addsUp: true,
     pending: 0,
   });
-  await Promise.all([kept.close(), deleted.close(), deployment.close()]);
+  await Promise.all([kept.close(), deleted.close()]);
+});
+
+test("a workspace is back if its erasure is skipped", async () => {
+  const deployment = single;
+  deployment.onRestored = async () => {};
+  const mistaken = await openWorkspace(deployment.runtime);
+  await mistaken.recordLeads(["then"]);
+  const time = deployment.remember();
+  const { workspaceId } = mistaken;
+  const { PLATFORM } = deployment.runtime.env;
+  await until(async () => (await PLATFORM.eraseWorkspace({ workspaceId })).done);
+  expect(await statusOf(deployment.runtime, mistaken.apiKey)).toBe(401);
+
+  const args = ["--timestamp", time, "--skip", "eraseWorkspace", "--yes"];
+  const { code, stdout, stderr } = await deployment.restore(...args);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  expect(stdout).not.toContain("Repeated eraseWorkspace");
+  // The gate of its key may have cached that the key is unknown.
+  expect(stdout).toMatch(/^Repeated updateApiKey /m);
+  const read = openApi(deployment.runtime.url.origin, mistaken.apiKey)<{ data: object[] }>;
+  expect((await read("GET", "/v1/leads")).data).toHaveLength(1);
 });
 
 test("restoring one of several databases leaves alone what has moved away", async () => {
@@ -365,26 +390,5 @@ test("restoring one of several databases leaves alone what has moved away", asyn
   expect(await leadsOf(moved.apiKey)).toHaveLength(1);
   expect(await leadsOf(kept.apiKey)).toHaveLength(1);
   expect(await leadsOf(created.apiKey)).toEqual([]);
-  await deployment.close();
-});
-
-test("a workspace is back if its erasure is skipped", async () => {
-  const deployment = await openDeployment(["DB"]);
-  const mistaken = await openWorkspace(deployment.runtime);
-  await mistaken.recordLeads(["then"]);
-  const time = deployment.remember();
-  const { workspaceId } = mistaken;
-  const { PLATFORM } = deployment.runtime.env;
-  await until(async () => (await PLATFORM.eraseWorkspace({ workspaceId })).done);
-  expect(await statusOf(deployment.runtime, mistaken.apiKey)).toBe(401);
-
-  const args = ["--timestamp", time, "--skip", "eraseWorkspace", "--yes"];
-  const { code, stdout, stderr } = await deployment.restore(...args);
-  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-  expect(stdout).not.toContain("Repeated eraseWorkspace");
-  // The gate of its key may have cached that the key is unknown.
-  expect(stdout).toMatch(/^Repeated updateApiKey /m);
-  const read = openApi(deployment.runtime.url.origin, mistaken.apiKey)<{ data: object[] }>;
-  expect((await read("GET", "/v1/leads")).data).toHaveLength(1);
   await deployment.close();
 });
