@@ -8,7 +8,7 @@ import { selectWakeUps, sendWakeUps } from "../delivery/wake.ts";
 import { eraseLeftBehind, isEmpty } from "../lifecycle/erase.ts";
 import { log } from "../log.ts";
 import { sleep } from "../primitives/timing.ts";
-import { invalidateKey } from "../rate-limit/call.ts";
+import { invalidateKey } from "../rate-limit/gates.ts";
 import { listLiveKeys } from "../workspaces/key-rows.ts";
 import { beingErased, inTime } from "../workspaces/placement.ts";
 import { countRows } from "../workspaces/rows.ts";

@@ -7,7 +7,7 @@ import { DAY_MS, HOUR_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
 import { label } from "../primitives/text.ts";
-import { callWithRetries, invalidateKey } from "../rate-limit/call.ts";
+import { callWithRetries, invalidateKey } from "../rate-limit/gates.ts";
 import { hashApiKey, mintApiKey } from "../rate-limit/key-text.ts";
 import { type HourUsage, USAGE_HOURS } from "../rate-limit/window.ts";
 import { listCreatedBy } from "../subscriptions/subscriptions.ts";

@@ -17,7 +17,7 @@ import {
 import { eraseLeadRows } from "../lifecycle/erase-leads.ts";
 import { type ExportItem, exportPage } from "../lifecycle/export.ts";
 import { Reference, text } from "../primitives/text.ts";
-import { invalidateKey } from "../rate-limit/call.ts";
+import { invalidateKey } from "../rate-limit/gates.ts";
 import { FoundLead, findPerson, SEARCHED_MAX } from "../records/finding.ts";
 import { selectLeads } from "../records/leads.ts";
 import { clearChanges } from "../workspaces/audit-trail.ts";

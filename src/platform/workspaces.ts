@@ -18,7 +18,7 @@ import { DIRECTORY, databaseNames, openDirectory } from "../db/databases.ts";
 import { DatabaseTimeout } from "../db/errors.ts";
 import { sendWakeUps } from "../delivery/wake.ts";
 import { Name } from "../primitives/text.ts";
-import { invalidateKey } from "../rate-limit/call.ts";
+import { invalidateKey } from "../rate-limit/gates.ts";
 import { interruptReplaysOf } from "../replay/replays.ts";
 import { cancelPendingOf } from "../subscriptions/subscriptions.ts";
 import { createDataKey } from "../workspaces/data-keys.ts";

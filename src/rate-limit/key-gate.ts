@@ -22,8 +22,7 @@ import {
  *
  * - address-gate.ts limits the authentication failures of an IP address.
  * - window.ts counts in a fixed window, and by hour.
- * - isolate-cache.ts caches the results of gates in an isolate.
- * - call.ts calls a Durable Object with retries, and drops the cached status of a key.
+ * - gates.ts calls gates from an isolate, and caches their results there.
  * - key-text.ts generates and verifies the text of keys.
  */
 

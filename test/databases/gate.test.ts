@@ -1,7 +1,7 @@
 import { evictDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { keyResults } from "../../src/rate-limit/isolate-cache.ts";
+import { keyResults } from "../../src/rate-limit/gates.ts";
 import { hashApiKey } from "../../src/rate-limit/key-text.ts";
 import {
   deployedAs,
