@@ -62,8 +62,7 @@ async function start(port: number, strict: boolean): Promise<void> {
   const base = `http://localhost:${port}`;
   makeWritable(DATA);
   running.use(lockData());
-  await refuseTaken(port);
-  await refuseTaken(receiverPort);
+  await refuseTaken(port, receiverPort);
   prepareSecrets();
   const output = openOutput();
   await during("database", migrateDatabases);
@@ -125,12 +124,13 @@ function parsePort(): number {
   throw new Error("PORT must be a whole number from 1 to 65534: the handler uses the next one.");
 }
 
-/** @throws Error if something already listens on `port`. */
-async function refuseTaken(port: number): Promise<void> {
-  if (await isTaken(port))
-    throw new Error(
-      `Port ${port} is in use: stop what uses it, or choose another one: PORT=… npm start`,
-    );
+/** @throws Error if something already listens on one of the two ports. */
+async function refuseTaken(port: number, receiverPort: number): Promise<void> {
+  for (const needed of [port, receiverPort])
+    if (await isTaken(needed))
+      throw new Error(
+        `Port ${needed} is in use. Stop what uses it, or choose another pair of ports: PORT=${port + 2} npm start uses ${port + 2} and ${port + 3}.`,
+      );
 }
 
 /** Opens the log of this start; errors are shown in the terminal, too. */
@@ -175,7 +175,7 @@ function introduce(base: string, portal: string, strict: boolean, told: string):
     ["dim", "  the docs, with the API at the same address"],
   );
   printParts("  ", ["bold", `export API_KEY=${apiKey}`]);
-  printParts("  ", ["bold", portal], ["dim", "  the portal; this address never expires"]);
+  printParts("  ", ["bold", portal], ["dim", "  the portal, while npm start runs"]);
   print(`\n${told}`);
   if (strict) return;
   if (!webhook) print("This deployment does not serve webhooks: none will arrive here.");
