@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
-import { isDatabaseName } from "../../src/contract/database-names.ts";
+import { isDatabaseName } from "../../src/db/databases.ts";
 import { ROOT } from "./checkout.ts";
 import type { Cloudflare } from "./cloudflare.ts";
 

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import type { RequestListener } from "node:http";
 import { join } from "node:path";
 import type { V4WorkerOptions } from "miniflare";
-import { isDatabaseName } from "../../src/contract/database-names.ts";
+import { isDatabaseName } from "../../src/db/databases.ts";
 import type { Platform } from "../../src/platform/entrypoint.ts";
 import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
 import { migrate, runOn } from "./databases.ts";

@@ -1,4 +1,3 @@
-import { isDatabaseName } from "../contract/database-names.ts";
 import { connect, type Database, type Guard } from "./client.ts";
 
 /**
@@ -6,6 +5,13 @@ import { connect, type Database, type Guard } from "./client.ts";
  * its database), all API keys, and the workspaces that live in no other database.
  */
 export const DIRECTORY = "DB";
+
+const NAME = /^DB(_[2-9]|_[1-9]\d+)?$/;
+
+/** Whether a binding of this name is one of our databases: `DB`, `DB_2`, `DB_3`, and so on. */
+export function isDatabaseName(name: string): boolean {
+  return NAME.test(name);
+}
 
 /** Lists the names of the bound databases in order: `DB`, `DB_2`, `DB_3`, and so on. */
 export function databaseNames(env: Env): string[] {

@@ -1,6 +1,6 @@
 import { applyD1Migrations, type D1Migration, reset } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { isDatabaseName } from "../../src/contract/database-names.ts";
+import { isDatabaseName } from "../../src/db/databases.ts";
 
 const { MIGRATIONS, ...bindings } = env as Env & { MIGRATIONS: D1Migration[] };
 const databases = Object.entries(bindings).flatMap(([name, db]) =>
