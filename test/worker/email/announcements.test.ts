@@ -126,12 +126,6 @@ describe("administrators are notified that a subscription is failing", () => {
       expect(subject + text).not.toContain(secret);
     expect(JSON.stringify(stored)).not.toMatch(/t0ken|@/);
   });
-
-  test("once, however long it goes on", async () => {
-    await failing();
-    expect(await sweepAt(DUE)).toHaveLength(1);
-    for (const hours of [1, 24, 47]) expect(await sweepAt(DUE + hours * HOUR_MS)).toEqual([]);
-  });
 });
 
 describe("administrators are notified that a subscription has recovered", () => {
@@ -179,29 +173,11 @@ describe("administrators are notified that a subscription has recovered", () => 
       (id) =>
         commit(db, { updated: updateSubscription(id, { url: "https://new.example/" }, NEXT) }),
     ],
-    ["still fails", () => Promise.resolve()],
-    [
-      "was disabled",
-      (id) =>
-        setSubscription(id, {
-          failingSince: null,
-          disabledAt: NEXT,
-          lastAttempt: { at: NEXT, outcome: "answered", status: 200, durationMs: 1 },
-        }),
-    ],
   ])("but not one that %s", async (_, happen) => {
     const { id } = await failing();
     expect(await sweepAt(DUE)).toHaveLength(1);
     await happen(id);
     expect(await sweepAt(NEXT + MINUTE_MS)).toEqual([]);
-  });
-
-  test("but not if they were never notified that it was failing", async () => {
-    const { id } = await failing(2);
-    await allowProbes(id);
-    await setDeliveries(id, { dueAt: T0 });
-    await dispatchAt(T0 + 2 * HOUR_MS, [id], answered(200));
-    expect(await sweepAt(DUE)).toEqual([]);
   });
 });
 
@@ -247,23 +223,6 @@ describe("administrators are notified that an event type is rejected", () => {
     const [mail] = await sweepAt(DUE + HOUR_MS);
     expect(mail?.text).toContain("Changement d’état d’une automatisation, Exécution terminée\n");
     expect(await sweepAt(DUE + 3 * HOUR_MS)).toEqual([]);
-  });
-
-  test.each<[string, (about: { id: string }) => Promise<unknown>]>([
-    ["is accepted again", ({ id }) => setSubscription(id, { circuits: {} })],
-    ["is no longer subscribed", ({ id }) => setSubscription(id, { events: ["lead.created"] })],
-    [
-      "fails like all others",
-      async ({ id }) => {
-        await setSubscription(id, { failingSince: T0 });
-        await setDeliveries(id, { state: "delivered" });
-      },
-    ],
-    ["was disabled with the others", ({ id }) => setSubscription(id, { disabledAt: DUE })],
-  ])("unless it %s", async (_, happen) => {
-    const about = await rejecting();
-    await happen(about);
-    expect(await sweepAt(DUE)).toEqual([]);
   });
 });
 
@@ -375,39 +334,19 @@ describe("administrators of a subscription that stays disabled", () => {
     expect(reminder?.text).toContain("Événements manqués\u00a0: 2. ");
   });
 
-  test("are not reminded once it is enabled again", async () => {
-    const { id } = await disabled();
-    await commit(db, { enabled: enableSubscription(id) });
-    expect(await sweepAt(at + WEEK_MS)).toEqual([]);
-  });
-
   test("are not notified if a person disabled it, even if it was disabled by failures before", async () => {
     const { id } = await disabled();
     await commit(db, { enabled: enableSubscription(id) });
     await commit(db, disableSubscription(id, at + HOUR_MS));
     expect(await sweepAt(at + HOUR_MS)).toEqual([]);
   });
-
-  test("are notified again if it is disabled by failures again", async () => {
-    const { id } = await disabled();
-    await setSubscription(id, { disabledAt: at + 99 * HOUR_MS });
-    expect(await sweepAt(at + 99 * HOUR_MS)).toHaveLength(1);
-  });
 });
 
 describe("administrators are not notified", () => {
-  const failAgain = async ({ id, workspaceId }: About) => {
-    await dispatchAt(DUE - 2, [id], answered(200));
-    await announceLeads(workspaceId, 1, DUE - 1);
-    await failAt(id, [DUE - 1]);
-  };
   test.each<[string, (about: About) => Promise<unknown>]>([
-    ["has succeeded", ({ id }) => dispatchAt(DUE - 1, [id], answered(200))],
-    ["has succeeded, and fails again", failAgain],
     ["has nothing left to deliver", ({ id }) => setDeliveries(id, { state: "cancelled" })],
     ["was deleted", ({ id, workspaceId }) => commit(db, deleteSubscription(workspaceId, id, DUE))],
     ["lost access", ({ workspaceId }) => commit(db, updateAccess(workspaceId, false))],
-    ["was disabled by a person", ({ id }) => setSubscription(id, { disabledAt: DUE })],
     [
       "is moving with its workspace",
       ({ workspaceId: id }) =>
@@ -482,14 +421,6 @@ describe("subscriptions of a workspace to one host", () => {
     expect(reminder?.text).toContain("Événements manqués\u00a0: 1. ");
   });
 
-  test("share their reminders, too", async () => {
-    const { ids } = await failingAt(many(3));
-    const disabledAt = T0 + DISABLE_AFTER_MS;
-    for (const id of ids) await setSubscription(id, { disabledAt, disabledByFailures: true });
-    for (const now of [disabledAt, disabledAt + REMINDER_WAIT_MS])
-      expect(await sweepAt(now)).toHaveLength(1);
-  });
-
   test("have no two e-mails of one kind in an hour: the others share the next one", async () => {
     const { ids } = await failingAt(many(3));
     for (const [i, id] of ids.entries())
@@ -555,17 +486,6 @@ describe("the e-mails of a workspace", () => {
     expect(texts).toEqual(Array(2).fill(expect.stringContaining(`${count} webhooks de`)));
   });
 
-  test("count for a day, also those that a newer e-mail of the same kind replaced", async () => {
-    const { ids } = await failingAt(hosts(4), admins);
-    expect(await enqueuedAt(DUE)).toBe(WORKSPACE_EMAILS_PER_DAY);
-    const lastAttempt = { at: DUE + 1, outcome: "answered", status: 204, durationMs: 1 };
-    for (const id of ids) await setSubscription(id, { failingSince: null, lastAttempt });
-    expect(await enqueuedAt(DUE + 23 * HOUR_MS)).toBe(0);
-    expect(await enqueuedAt(DUE + 24 * HOUR_MS)).toBe(WORKSPACE_EMAILS_PER_DAY);
-    for (const id of ids) await setSubscription(id, { disabledAt: DUE, disabledByFailures: true });
-    expect(await enqueuedAt(DUE + 47 * HOUR_MS)).toBe(0);
-  });
-
   test("count even if their subscription was deleted since", async () => {
     const { workspaceId, ids } = await failingAt(hosts(4), admins);
     expect(await enqueuedAt(DUE)).toBe(WORKSPACE_EMAILS_PER_DAY);
@@ -580,12 +500,6 @@ describe("the e-mails of a workspace", () => {
     expect(await enqueuedAt(DUE + DAY_MS)).toBe(admins.length);
     const rows = db.select({ id: subscriptions.id }).from(subscriptions);
     expect(await rows.where(inArray(subscriptions.id, ids))).toEqual([]);
-  });
-
-  test("go to each address once, though it is listed twice", async () => {
-    await failingAt(hosts(1), ["one@example.com", "one@example.com"]);
-    await failingAt(hosts(1), []);
-    expect(await sweepAt(DUE)).toHaveLength(1);
   });
 });
 

@@ -61,13 +61,22 @@ describe("of a subscription it is true", () => {
     ["that it is failing, after a day", FAILING, ["failing"]],
     ["not yet, a millisecond earlier", { failingSince: NOW - TELL_AFTER_MS + 1 }, []],
     ["not, if nothing is left to deliver", { ...FAILING, hasPending: false }, []],
-    ["that it was disabled, whatever else is", { ...FAILING, ...DISABLED }, ["disabled"]],
+    [
+      "that it was disabled, whatever else is",
+      { ...FAILING, ...DISABLED, circuits: { "run.completed": REJECTION } },
+      ["disabled"],
+    ],
     ["not that a person disabled it", { disabledAt: NOW }, []],
     ["not that it is disabled once it is enabled", { disabledByFailures: true }, ["recovered"]],
     [
       "that it rejects a type, after a day",
       { circuits: { "run.completed": REJECTION } },
       ["recovered", "rejecting"],
+    ],
+    [
+      "not, if all types fail",
+      { ...FAILING, hasPending: false, circuits: { "run.completed": REJECTION } },
+      [],
     ],
     [
       "not, if it does not list the type",
