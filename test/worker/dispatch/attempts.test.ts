@@ -86,19 +86,16 @@ describe("a delivery", () => {
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attemptsMade: 1 });
   });
 
-  test.each([
-    ["asks", 17, 17],
-    ["asks, up to half an hour", 3_600, 1_800],
-  ])("blocks its endpoint for as long as Retry-After %s", async (_, asked, waits) => {
+  test("blocks its endpoint for as long as Retry-After asks", async () => {
     const workspaceId = await createWorkspace();
-    const url = `${subscriberUrl("status-503")}&retry-after=${asked}`;
+    const url = `${subscriberUrl("status-503")}&retry-after=17`;
     const { id } = await subscribe(workspaceId, { url });
     await announceLeads(workspaceId, 1, Date.now());
     const startedAt = Date.now();
     await consumeFor([id], isolated().env);
     const { probeAt = 0 } = (await subscriptionRow(id)).circuits["lead.created"] ?? {};
-    expect(probeAt - startedAt).toBeGreaterThanOrEqual(waits * 1_000);
-    expect(probeAt - startedAt).toBeLessThan((waits + 10) * 1_000);
+    expect(probeAt - startedAt).toBeGreaterThanOrEqual(17_000);
+    expect(probeAt - startedAt).toBeLessThan(27_000);
   });
 
   test("is retried with the same id and bytes, signed afresh", async () => {
@@ -239,9 +236,7 @@ describe("the attempts of a dispatch", () => {
 describe("when D1 returns an error", () => {
   test.each([
     ["that lasts", "claim", "fast", CONNECTION_LOST],
-    ["that is not a network error", "claim", "slow", BROKEN],
-    ["that lasts", "settlement", "slow", CONNECTION_LOST],
-    ["that is not a network error", "settlement", "fast", BROKEN],
+    ["that is not a network error", "settlement", "slow", BROKEN],
   ] as const)(
     "%s on the %s, its %s queue wakes it again, and a lease protects it",
     async (...given) => {
