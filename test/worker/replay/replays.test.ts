@@ -12,6 +12,7 @@ import { DAY_MS, isoTime, MINUTE_MS } from "../../../src/contract/time.ts";
 import { connect } from "../../../src/db/client.ts";
 import { PRIORITY, type ReplayFilter, replays, workspaces } from "../../../src/db/schema.ts";
 import {
+  advanceUnended,
   continueReplay,
   type Range,
   REDELIVERY_EXAMINED_MAX,
@@ -106,6 +107,12 @@ async function deliverAll(webhookId: string, failing: readonly string[] = []) {
   );
 }
 
+/** Takes the next step of each replay that has not ended, as the scheduled job does. */
+async function advanceAll(now: number): Promise<void> {
+  for (const replay of await findUnended(db, now))
+    await advanceUnended(db, replay, now, () => true);
+}
+
 /** All events from a time on that a subscription has missed. */
 const rangeOf = (since: string): Range => ({
   since: Date.parse(since),
@@ -140,7 +147,7 @@ describe("a replay", () => {
     await deliverAll(webhookId, ids.slice(2));
     const counts = { delivered: 2, failed: 1, isExamining: false };
     expect(await replayOf(webhookId)).toMatchObject({ ...begun, ...counts, result: "done" });
-    await sweep(env, Date.now() + HOUR_MS);
+    await advanceAll(Date.now() + HOUR_MS);
     const ended = await replayOf(webhookId);
     expect(ended).toMatchObject({ ...counts, result: "done" });
     expect(Date.parse(ended.endedAt ?? "")).toBeGreaterThan(Date.parse(ended.createdAt));
@@ -196,10 +203,10 @@ describe("a replay", () => {
     const { webhookId, since, ids } = await withEvents(3);
     await Platform.redeliver({ webhookId, since });
     await Platform.redeliver({ webhookId, eventIds: ids.slice(0, 2) });
-    await sweep(env, Date.now() + HOUR_MS);
+    await advanceAll(Date.now() + HOUR_MS);
     expect(await replayOf(webhookId)).toMatchObject({ result: null, endedAt: null });
     await deliverAll(webhookId);
-    await sweep(env, Date.now() + 2 * HOUR_MS);
+    await advanceAll(Date.now() + 2 * HOUR_MS);
     expect(await replayOf(webhookId)).toMatchObject({
       result: "done",
       scheduled: 3,
@@ -212,7 +219,7 @@ describe("a replay", () => {
     const { webhookId, since } = await withParts(1);
     await Platform.redeliver({ webhookId, since });
     await Platform.disableWebhook({ webhookId });
-    await sweep(env, Date.now() + HOUR_MS);
+    await advanceAll(Date.now() + HOUR_MS);
     const ended = await replayOf(webhookId);
     expect(ended).toMatchObject({ result: "interrupted", isExamining: false });
     expect(ended.endedAt).not.toBeNull();
@@ -248,7 +255,7 @@ describe("a replay", () => {
     expect(items.map(({ result }) => result)).toEqual(["interrupted", "done"]);
     const again = { webhookId, since, cursor: nextCursor };
     expect(await Platform.redeliver(again)).toEqual({ count: 0, nextCursor: null });
-    await sweep(env, Date.now() + HOUR_MS);
+    await advanceAll(Date.now() + HOUR_MS);
     expect(await replayOf(webhookId)).toMatchObject({ scheduled: 1 });
   });
 
@@ -338,7 +345,7 @@ describe("a replay that is stopped", () => {
     expect(await continueReplay(db, before, Date.now())).toMatchObject({ count: 0 });
     const again = Platform.redeliver({ webhookId, since, cursor: nextCursor });
     expect(await again).toEqual({ count: 0, nextCursor: null });
-    await sweep(env, Date.now() + HOUR_MS);
+    await advanceAll(Date.now() + HOUR_MS);
     const stopped = { result: "stopped", isExamining: false, scheduled: 1 };
     expect(await replayOf(webhookId)).toMatchObject(stopped);
     expect(await statesOf(webhookId)).toEqual({ cancelled: 1 });
@@ -362,7 +369,7 @@ describe("a replay that is stopped", () => {
     await stop(db, replay, Date.now(), () => false);
     expect(await replayOf(webhookId)).toMatchObject({ result: "stopped", endedAt: null });
     expect(await statesOf(webhookId)).toEqual({ pending: 2 });
-    await sweep(env, Date.now() + HOUR_MS);
+    await advanceAll(Date.now() + HOUR_MS);
     expect((await replayOf(webhookId)).endedAt).not.toBeNull();
     expect(await statesOf(webhookId)).toEqual({ cancelled: 2 });
   });
@@ -371,10 +378,10 @@ describe("a replay that is stopped", () => {
     const { webhookId, since } = await withEvents(2, "exhausted");
     await Platform.redeliver({ webhookId, since });
     const endsAt = Date.parse((await replayOf(webhookId)).createdAt) + REPLAY_MAX_DAYS * DAY_MS;
-    await sweep(env, endsAt - 1);
+    await advanceAll(endsAt - 1);
     expect(await replayOf(webhookId)).toMatchObject({ result: null });
     expect(await statesOf(webhookId)).toEqual({ pending: 2 });
-    await sweep(env, endsAt + MINUTE_MS);
+    await advanceAll(endsAt + MINUTE_MS);
     expect(await replayOf(webhookId)).toMatchObject({ result: "stopped" });
     expect(await statesOf(webhookId)).toEqual({ exhausted: 2 });
   });
@@ -582,12 +589,12 @@ describe("the events that a workspace sends again in an hour", () => {
     // A call that begins below the maximum is done.
     expect(count).toBe(2);
     const sweptAt = Date.now() + HOUR_MS;
-    await sweep(env, sweptAt);
+    await advanceAll(sweptAt);
     expect(await replayOf(webhookId)).toMatchObject({ isExamining: true, scheduled: count });
     // Others come before it now.
     expect(await listReplaysOf(db, webhookId)).toMatchObject([{ examinedAt: sweptAt }]);
     await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR, Date.now() - HOUR_MS);
-    await sweep(env, Date.now() + 2 * HOUR_MS);
+    await advanceAll(Date.now() + 2 * HOUR_MS);
     expect(await replayOf(webhookId)).toMatchObject({ isExamining: false, scheduled: count + 1 });
   });
 
