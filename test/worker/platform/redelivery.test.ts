@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
-import { PRIORITY } from "../../../src/db/schema.ts";
 import { errorOf, leadReport, openWorkspace, Platform } from "../../support/api.ts";
 import {
   announceLeads,
@@ -10,7 +9,6 @@ import {
   DAY_MS,
   deliveriesTo,
   dispatchAt,
-  failingSince,
   HOUR_MS,
   owed,
   receivedBy,
@@ -19,7 +17,6 @@ import {
   setSubscription,
   statesOf,
   subscribe,
-  subscriptionRow,
 } from "../../support/deliveries.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
@@ -87,21 +84,6 @@ describe("redeliver", () => {
     expect(count).toBe(1);
     const states = { delivered: 2, cancelled: 1, pending: 1 };
     await expect.poll(() => statesOf(id)).toEqual(states);
-  });
-
-  test("tries a failing subscription immediately, and a named event that is waiting", async () => {
-    const now = Date.now();
-    const { id, url, drafts } = await owed(2, now - HOUR_MS);
-    await dispatchAt(now - HOUR_MS, [id], answered(503));
-    await setSubscription(id, { ...failingSince(now - HOUR_MS, 9, now + 5 * HOUR_MS), slow: true });
-    await setDeliveries(id, { dueAt: now + 5 * HOUR_MS, priority: PRIORITY.retry });
-    const eventIds = [drafts[0]?.id ?? ""];
-    const redelivery = await Platform.redeliver({ webhookId: id, eventIds });
-    expect(redelivery).toEqual({ count: 1, nextCursor: null });
-    await expect.poll(() => receivedBy({ url })).toMatchObject([{ body: drafts[0]?.body }]);
-    // Its success has closed the circuit; the other event keeps its own time.
-    await expect.poll(() => statesOf(id)).toEqual({ delivered: 1, pending: 1 });
-    expect((await subscriptionRow(id)).circuits).toEqual({});
   });
 
   test("rejects a subscription that is disabled or without access", async () => {

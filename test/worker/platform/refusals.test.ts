@@ -172,8 +172,6 @@ test.each<Refusal>([
   ["readDelivery", "eventId: …", { webhookId, eventId: "evt_none" }],
   ...refusals("redeliver", { webhookId }, [
     ["eventIds…", {}],
-    ["since…", { eventIds: ["evt_1"], since: NOW }],
-    ["states…", { eventIds: ["evt_1"], states: ["missed"] }],
     ["since…", { since: isoTime(Date.now() - 31 * DAY_MS) }],
     [`until: ${YEARS}`, { since: NOW, until: "9999-12-31T00:00:00Z" }],
   ]),
