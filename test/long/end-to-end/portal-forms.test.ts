@@ -339,11 +339,6 @@ test("An error in a new webhook is explained beside its field, which gets the fo
     expect(await page.locator(`[id="${description}"]`).innerText()).toContain(told);
     expect(await url.getAttribute("aria-invalid")).toBe("true");
   }
-  await url.fill(`${stage.receiver.url}/second`);
-  await submit();
-  const dialog = dialogOf("Webhook added");
-  expect(await secretIn(dialog)).toMatch(/^whsec_/);
-  await press("I have stored it", dialog);
   // How the console reports a response that rejects a form's input.
   const refused = expect.stringContaining("status of 400");
   expect(await visit.faults()).toEqual([refused, refused, refused]);
