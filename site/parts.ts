@@ -1,3 +1,4 @@
+import type { Reason } from "../src/contract/errors.ts";
 import { mapEventTypes } from "../src/contract/event-types.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
@@ -149,21 +150,21 @@ function limits(): string {
       [
         "Items of a page",
         `${PAGE_LIMIT.min} to ${PAGE_LIMIT.max}, default ${PAGE_LIMIT.default}`,
-        "400 `out_of_range`",
+        invalid("out_of_range"),
       ],
       [
         "Size of a page",
         `about ${kibibytes(PAGE_MAX_BYTES)}`,
         "The page ends early, with `has_more` true.",
       ],
-      ["Request body", kibibytes(BODY_MAX_BYTES), "413 `body_too_large`"],
-      ["Nesting of a request body", `${BODY_NESTING_MAX} levels`, "400 `out_of_range`"],
+      ["Request body", kibibytes(BODY_MAX_BYTES), invalid("body_too_large", 413)],
+      ["Nesting of a request body", `${BODY_NESTING_MAX} levels`, invalid("out_of_range")],
       [
         "Commas between the values of a request body",
         number(BODY_COMMAS_MAX),
-        "400 `out_of_range`",
+        invalid("out_of_range"),
       ],
-      ["Time for a request body to arrive", words(BODY_MAX_MS / 1000), "400 `body_too_slow`"],
+      ["Time for a request body to arrive", words(BODY_MAX_MS / 1000), invalid("body_too_slow")],
       [
         "Duration of a read",
         words(READ_MAX_MS / 1000),
@@ -172,7 +173,7 @@ function limits(): string {
       [
         "`Idempotency-Key`",
         `${KEY_LENGTH.min} to ${KEY_LENGTH.max} visible ASCII characters, valid for 24 h`,
-        "400 `out_of_range`",
+        invalid("out_of_range"),
       ],
       ["API keys of a workspace", String(API_KEYS_MAX), "Revoke one first."],
       ["Validity of a key after its rotation", `up to ${words(KEY_OVERLAP_MAX_SECONDS)}`, ""],
@@ -181,9 +182,9 @@ function limits(): string {
       [
         "Webhooks of a workspace",
         `${SUBSCRIPTIONS_MAX}; up to ${AGREED_SUBSCRIPTIONS_MAX} by agreement`,
-        "400 `subscription_limit_reached`",
+        invalid("subscription_limit_reached"),
       ],
-      ["URL", `${number(URL_MAX_LENGTH)} characters`, "400 `invalid_url`"],
+      ["URL", `${number(URL_MAX_LENGTH)} characters`, invalid("invalid_url")],
       ["Description", `${DESCRIPTION_MAX_LENGTH} characters`, "Rejected by the portal"],
       [
         "Custom headers",
@@ -211,7 +212,7 @@ function limits(): string {
       ],
       [
         "Requests of a webhook at a time",
-        `1 to ${CONCURRENCY_MAX}, depending on your responses; you cannot set it`,
+        `1 to ${CONCURRENCY_MAX}, depending on your responses; you cannot set the number`,
         `At 100 ms a response, that is at most ${CONCURRENCY_MAX * 10} a second.`,
       ],
       [
@@ -230,8 +231,8 @@ function limits(): string {
         `A longer one counts as ${words(RETRY_AFTER_MAX_SECONDS)}.`,
       ],
       [
-        "Failing before a webhook is disabled",
-        `${words(DISABLE_AFTER_MS / 1000)} without a success, at least ${DISABLE_AFTER_FAILURES} attempts at two or more events`,
+        "Failures before a webhook is disabled",
+        `${words(DISABLE_AFTER_MS / 1000)} without a success, and at least ${DISABLE_AFTER_FAILURES} failed attempts at two or more events`,
         "`disabled_at` is set.",
       ],
       [
@@ -337,6 +338,11 @@ function failures(): string {
     return [`${shown}${status ? ` (${status})` : ""}${isSame ? "" : ` (\`${outcome}\`)`}`, ...en];
   });
   return table(["Result", "What happened", "What to do"], rows);
+}
+
+/** Names the error of a request with an invalid value. */
+function invalid(reason: Reason, status: 400 | 413 = 400): string {
+  return `${status} \`invalid_request\` with the reason \`${reason}\``;
 }
 
 /** Writes a table in Markdown. */

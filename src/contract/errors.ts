@@ -28,7 +28,7 @@ export const ERRORS = {
   workspace_access_denied: {
     statuses: [403],
     message: "L’espace de travail n’a pas accès à ce service.",
-    when: "The key is valid, but its workspace has no access to the API. Such requests count against the key's rate limit, and still get 403 when it is reached.",
+    when: "The key is valid, but its workspace has no access to the API. Such requests count against the key's rate limit, but beyond it they still get 403, not 429.",
     todo: "Ask an administrator of the workspace to check its plan.",
   },
   automation_not_found: {

@@ -42,7 +42,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
 
 /** Whether the same request may succeed later, by code. */
 export const RETRY: Record<ErrorCode, string> = {
-  invalid_request: "Only once its cause is fixed; after `body_too_slow`, yes",
+  invalid_request: "Only once its cause is fixed; with the reason `body_too_slow`, yes",
   invalid_api_key: "No",
   workspace_access_denied: "No",
   automation_not_found: "No",

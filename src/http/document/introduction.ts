@@ -49,7 +49,7 @@ Authorization: Bearer key_live_…
 Create keys in the workspace settings of the app, under API. A key belongs to one workspace and selects it, so requests never name a workspace.
 
 - A key that is missing, malformed, unknown, revoked or expired gives 401 \`invalid_api_key\` with \`WWW-Authenticate: Bearer\`. The response does not tell which. A revoked key stops working immediately.
-- A valid key of a workspace without access to the API gives 403 \`workspace_access_denied\`. Such requests count against the rate limit, and still get 403 when it is reached.
+- A valid key of a workspace without access to the API gives 403 \`workspace_access_denied\`. Such requests count against the key's rate limit, but beyond it they still get 403, not 429.
 - Too many failures from one IP address give 429, independently of any key's rate limit.`;
 
 function errors(): string {
