@@ -176,7 +176,7 @@ function limits(): string {
         invalid("out_of_range"),
       ],
       ["API keys of a workspace", String(API_KEYS_MAX), "Revoke one first."],
-      ["Validity of a key after its rotation", `up to ${words(KEY_OVERLAP_MAX_SECONDS)}`, ""],
+      ["Validity of the old key after a rotation", `up to ${words(KEY_OVERLAP_MAX_SECONDS)}`, ""],
     ],
     Webhooks: [
       [

@@ -50,7 +50,7 @@ Create keys in the workspace settings of the app, under API. A key belongs to on
 
 - A key that is missing, malformed, unknown, revoked or expired gives 401 \`invalid_api_key\` with \`WWW-Authenticate: Bearer\`. The response does not tell which. A revoked key stops working immediately.
 - A valid key of a workspace without access to the API gives 403 \`workspace_access_denied\`. Such requests count against the key's rate limit, but beyond it they still get 403, not 429.
-- Too many failures from one IP address give 429, independently of any key's rate limit.`;
+- After too many 401s from one IP address, its requests without a valid key get 429 \`rate_limited\` instead. A valid key still works from there.`;
 
 function errors(): string {
   const example = new ApiError("invalid_request", {
@@ -120,7 +120,7 @@ const PAGINATION = `Lists are paginated, newest first:
 
 Continue while \`has_more\` is true; \`next_cursor\` is null on the last page. A page may have fewer items than \`limit\` although \`has_more\` is true, for instance when its items are large.
 
-If items are added or removed while you paginate, you still get each of the others once. A cursor is opaque, does not expire, and is only valid for its own list, with any key of the workspace. Any other cursor gives 400 with the reason \`unreadable\`.`;
+If items are added or removed while you paginate, you still get each of the others once. A cursor is opaque, does not expire, and is only valid for its own list, with any key of the workspace. Any other cursor gives 400 \`invalid_request\` with the reason \`unreadable\`.`;
 
 const RATE_LIMITS = `Every key may make a fixed number of requests per window. Every response to a request with a valid key shows the state of its window:
 
