@@ -1,5 +1,7 @@
+import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
+import type { AddressGate } from "../../../src/rate-limit/address-gate.ts";
 import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import {
   type Answer,
@@ -270,7 +272,9 @@ describe("strangers", () => {
     const network = "2001:db8:65";
     const gate = env.ADDRESS_GATE.getByName(`${network}::/48`);
     const blocks = Array.from({ length: 320 }, (_, i) => `${network}:f${i % 16}::/64`);
-    await Promise.all(blocks.map((block) => gate.fail(block)));
+    await runInDurableObject(gate, (object: AddressGate) =>
+      Promise.all(blocks.map((block) => object.fail(block))),
+    );
     for (const [path, status] of [
       ["/v1/leads", 429],
       ["/nowhere", 404],

@@ -87,11 +87,10 @@ describe("the window of a key", () => {
       const gate = new KeyGate(state, env);
       const startedAt = Date.now();
       let requests = 0;
-      for (; Date.now() - startedAt < 1_200; requests += 10) {
+      for (; Date.now() - startedAt < 1_200 || requests <= 100; requests += 10) {
         await Promise.all(Array.from({ length: 10 }, () => gate.admit(keyHash)));
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
-      expect(requests).toBeGreaterThan(100);
       // The last write has all of them.
       const last = { window: { count: requests } };
       await expect.poll(() => writes.at(-1)?.value).toMatchObject(last);
