@@ -151,14 +151,7 @@ async function drain(env: Env, move: Move): Promise<void> {
     draining: qb
       .update(workspaces)
       .set({ writeLock: "draining", moveId: id })
-      .where(
-        and(
-          isOwn,
-          isNull(workspaces.database),
-          isNull(workspaces.writeLock),
-          eq(workspaces.erasing, false),
-        ),
-      ),
+      .where(and(isOwn, isNull(workspaces.writeLock), eq(workspaces.erasing, false))),
     found: selectLock(move),
   });
   if (!source) {

@@ -107,7 +107,7 @@ export const RECORDS: Fault[] = [
     ["steps.ts", "and(eq(workspaces.id, workspaceId), eq(workspaces.moveId, id))", "eq(workspaces.id, workspaceId)", "a mover that was overtaken writes nothing"],
     ["steps.ts", "await wake(env, database, due);", "", "a workspace that has arrived is delivered to"],
     ["move.ts", "return { ...NO_MOVE, done: home === to };", "return home === to ? { ...NO_MOVE, done: true } : advanceMove(env, workspaceId, to, hasMore);", "a move that another call cancelled does not begin again"],
-    ["steps.ts", "          eq(workspaces.erasing, false),\n", "", "a workspace that is being erased is not moved"],
+    ["steps.ts", ", eq(workspaces.erasing, false))", ")", "a workspace that is being erased is not moved"],
   ]),
   ...faultsIn("workspaces/", [
     ["write-guard.ts", "CASE WHEN ${isRevoked} THEN ${REFUSED + ENDED} WHEN", "CASE WHEN", "a key that was revoked after the admission writes nothing"],
