@@ -101,6 +101,31 @@ describe("a mover that hangs", () => {
     await livesIn("DB_3");
   });
 
+  test("before its first step changes nothing when it wakes up after an empty workspace has moved", async () => {
+    const { workspaceId } = await Platform.createWorkspace({ name: "Agence", database: "DB_2" });
+    const late = await hangMover(workspaceId, PREPARING);
+    await moved(workspaceId, "DB_3");
+    const stored = () => rowsIn("DB_3", "SELECT * FROM workspaces WHERE id = ?", workspaceId);
+    const before = await stored();
+    await late.release();
+    expect(await stored()).toEqual(before);
+  });
+
+  test("takes back no progress of another", async () => {
+    const { workspaceId } = await openWithLeads();
+    await moveUntil(workspaceId, "copying");
+    const late = hangingBefore(["DB", /^update "moves" set "position"/]);
+    const hung = advanceMove(late.env, workspaceId, "DB_3", () => false);
+    await late.hung;
+    for (let i = 0; i < 4; i++) await advanceMove(env, workspaceId, "DB_3", () => false);
+    const progress = () => rowsIn("DB", "SELECT * FROM moves WHERE workspace_id = ?", workspaceId);
+    const before = await progress();
+    await late.release();
+    await hung;
+    expect(await progress()).toEqual(before);
+    await moved(workspaceId, "DB_2");
+  });
+
   test("beside another one at the same step changes nothing", async () => {
     const { workspaceId, livesIn } = await openWithLeads();
     const movers = [...Array(2).keys()].map(() => advanceMove(env, workspaceId, "DB_3", always));

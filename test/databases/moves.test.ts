@@ -191,6 +191,16 @@ describe("a move", () => {
     expect(await leadIds()).toEqual(ids);
   });
 
+  test("to a third database is rejected while what is left in the first is being deleted", async () => {
+    const { workspaceId } = await openWorkspaceIn("DB_2");
+    await moved(workspaceId, "DB_3");
+    const early = Platform.moveWorkspace({ workspaceId, database: "DB" });
+    const left = "database: the rows that this workspace left in DB_2 are still being deleted";
+    expect(await errorOf(early)).toContain(left);
+    await cleanUp();
+    await moved(workspaceId, "DB");
+  });
+
   test("shows how many rows it has copied of those there are", async () => {
     const { workspaceId } = await openWithLeads(2);
     const { created } = await Platform.ledger({});

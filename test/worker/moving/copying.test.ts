@@ -70,6 +70,11 @@ test("a chunk of small rows has 250 of them", async () => {
   expect(chunks.map(({ rows }) => rows)).toEqual([250, 10]);
 });
 
+test("a row that is larger than a chunk is a chunk by itself", async () => {
+  const chunks = await chunksOf(await deliveriesWith(2, 1_000));
+  expect(chunks.map(({ rows }) => rows)).toEqual([1, 1]);
+});
+
 test("rows that exactly fill a chunk are followed by an empty one", async () => {
   const chunks = await chunksOf(await deliveriesWith(250, 0));
   expect(chunks.map(({ rows }) => rows)).toEqual([250, 0]);
