@@ -7,7 +7,14 @@ import {
   type PlatformInput,
   type PlatformMethod,
 } from "../../../src/platform/operations.ts";
-import { deployedAs, errorOf, openApi, Platform, recordAutomation } from "../../support/api.ts";
+import {
+  automationReport,
+  deployedAs,
+  errorOf,
+  openApi,
+  Platform,
+  recordAutomation,
+} from "../../support/api.ts";
 import { expectedSignatures, receivedBy, statesOf } from "../../support/deliveries.ts";
 import { type DatabaseCall, interposed } from "../../support/interposed.ts";
 import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
@@ -289,6 +296,30 @@ const PAIRS: Record<string, Pair> = {
       expect(second).toEqual(first);
       const { items } = await Platform.listDeliveries({ webhookId });
       expect(items.filter(({ type }) => type === "automation.status_changed")).toHaveLength(1);
+    },
+  },
+  "a pause by a client and an older report of several automations": {
+    async before({ workspaceId }) {
+      const reported = {
+        reference: "2",
+        status: "active",
+        updatedAt: "2026-01-01T00:00:00Z",
+      } as const;
+      automationId = await recordAutomation(workspaceId, reported);
+    },
+    calls: [
+      pause,
+      call("recordAutomations", ({ workspaceId }) => ({
+        workspaceId,
+        automations: ["1", "2", "3"].map((reference) =>
+          automationReport(reference, { updatedAt: `2026-01-0${reference}T01:00:00Z` }),
+        ),
+      })),
+    ],
+    async check({ api }, first, second) {
+      expect([first.status, second.created]).toEqual(["paused", 2]);
+      const shown = await api.get(`/v1/automations/${automationId}`);
+      expect(shown.body).toMatchObject({ status: "paused" });
     },
   },
 };

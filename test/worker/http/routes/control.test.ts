@@ -14,7 +14,6 @@ import { isolated, subscribe } from "../../../support/deliveries.ts";
 import { interposed } from "../../../support/interposed.ts";
 import { lossyDatabase } from "../../../support/lost-reply.ts";
 import { WORKSPACE_DB } from "../../../support/placement.ts";
-import { slowDatabase } from "../../../support/slow-database.ts";
 
 const LONG_AGO = "2020-01-01T00:00:00.000Z";
 
@@ -128,15 +127,13 @@ describe("clients that race on one automation", () => {
 
   test("get times in the order of the changes, so that the latest event has the final status", async () => {
     const { workspaceId, apiKey, path, read, control } = await openAutomation("active");
-    const { db, reading, release } = slowDatabase();
-    const slow = openApi(apiKey, deployedWith({ DB: db }));
-    const overtaken = slow.patch(path, { status: "paused" });
-    await reading;
-    await new Promise((resolve) => setTimeout(resolve, 5));
-    await control("paused");
-    await control("active");
-    release();
-    expect((await overtaken).status).toBe(200);
+    const DB = lossyDatabase("request", async () => {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      await control("paused");
+      await control("active");
+    });
+    const overtaken = openApi(apiKey, deployedWith({ DB }));
+    expect((await overtaken.patch(path, { status: "paused" })).status).toBe(200);
     expect(await announced(workspaceId)).toEqual(["paused", "active", "paused"]);
     const events = await eventsOf(workspaceId);
     const times = events.map(({ created_at }) => created_at);
