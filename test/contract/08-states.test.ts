@@ -164,10 +164,4 @@ describe("Webhook subscription", () => {
   });
 });
 
-describe("Run `status`", () => {
-  test.each(["success", "partial", "failed"])("`%s` is a status", async (status) => {
-    const { api, recordAutomation, recordRun } = await openWorkspace();
-    await recordRun(await recordAutomation(), { status });
-    expect((await api.get<Page>("/runs")).body.data).toMatchObject([{ status }]);
-  });
-});
+// The values of a run's `status` are in 05-run.test.ts.

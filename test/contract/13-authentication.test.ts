@@ -23,27 +23,29 @@ async function revokedKey(): Promise<string> {
   return apiKey;
 }
 
+let apiKey: string;
+beforeAll(async () => {
+  ({ apiKey } = await openWorkspace());
+});
+
 describe("Authentication", () => {
   test.each(["Bearer", "bearer", "BEARER", "bEaReR"])(
     "The scheme is HTTP Bearer, in any case: `%s`",
     async (scheme) => {
-      const { apiKey } = await openWorkspace();
       const headers = { Authorization: `${scheme} ${apiKey}` };
       expect((await send("GET", "/v1/leads", { headers })).status).toBe(200);
     },
   );
 
   test.each(["Basic", "Token", ""])("No other scheme is accepted: `%s`", async (scheme) => {
-    const { apiKey } = await openWorkspace();
     expect(await sendUnauthenticated(`${scheme} ${apiKey}`.trim())).toMatchObject(REFUSED);
   });
 
-  test("A key has the shape `key_live_<32 characters>`", async () => {
-    expect((await openWorkspace()).apiKey).toMatch(/^key_live_.{32}$/);
+  test("A key has the shape `key_live_<32 characters>`", () => {
+    expect(apiKey).toMatch(/^key_live_.{32}$/);
   });
 
   test("There is no test key", async () => {
-    const { apiKey } = await openWorkspace();
     const testKey = apiKey.replace("key_live_", "key_test_");
     expect(await sendUnauthenticated(`Bearer ${testKey}`)).toMatchObject(REFUSED);
   });
