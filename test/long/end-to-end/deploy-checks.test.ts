@@ -190,6 +190,20 @@ test.each<[RegExp, NodeJS.ProcessEnv]>([
   expect(site().cloudflare.changes).toEqual([]);
 });
 
+test("npm run deploy gives a Worker that lost its database the one with the id in wrangler.toml", async () => {
+  const { cloudflare, configure } = site();
+  expect((await site().deploy(SECRETS)).code).toBe(0);
+  cloudflare.databases.length = 0;
+  const { uuid } = cloudflare.addDatabase("public-api", "eu");
+  // Without the id, wrangler looks for the database that the Worker has, and fails.
+  const name = 'database_name = "public-api"\n';
+  configure(name, `${name}database_id = "${uuid}"\n`);
+  expect((await site().deploy({}, "--at-once")).code).toBe(0);
+  const bindings = cloudflare.workers.get("public-api")?.versions.at(-1)?.bindings;
+  expect(bindings).toContainEqual(expect.objectContaining({ name: "DB", id: uuid }));
+  expect(bindings).toContainEqual(expect.objectContaining({ name: "ENCRYPTION_KEYS", text: K1 }));
+});
+
 test("npm run deploy stops with the sentence alone, and the exit code 1", async () => {
   const { code, output } = await site().command({ ENCRYPTION_KEYS: "c2VjcmV0" });
   expect(output).toBe("ENCRYPTION_KEYS: entry 1 is not id:base64 of 32 bytes\n");
