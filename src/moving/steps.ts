@@ -234,7 +234,7 @@ async function release(env: Env, database: string, lock: LockedBy): Promise<void
       .where(
         and(eq(subscriptions.workspaceId, lock.workspaceId), gt(subscriptions.nextMessageAt, 0)),
       ),
-    waiting: selectWakeUps(lock.workspaceId, Number.MAX_SAFE_INTEGER),
+    waiting: selectWakeUps(lock.workspaceId, Date.now()),
   });
   await sendWakeUps(env, database, waiting);
 }
