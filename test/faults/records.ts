@@ -99,6 +99,7 @@ export const RECORDS: Fault[] = [
     ["deliveries.ts", "if (!dryRun && cursor == null) await call.", "if (cursor == null) await call.", "a dry run is no change"],
   ]),
   ...faultsIn("moving/", [
+    ["steps.ts", ".set({ nextMessageAt: 0 })", ".set({ nextMessageAt: sql`${subscriptions.nextMessageAt}` })", "a retry that is due after a move does not wait for the scheduled job"],
     ["steps.ts", "AND ${subscriptions.leasedUntil} > ${Date.now()})", "AND 0)", "a workspace is closed when its posts have ended"],
     ["move.ts", ".where(and(isCleaning, lte(moves.since, now - LEFT_BEHIND_MS)))", ".where(isCleaning)", "what is left behind is kept for reads in progress"],
     ["steps.ts", "if (from !== DIRECTORY)\n    await ask(env, from, {", "if (false)\n    await ask(env, from, {", "a database that a workspace has left knows it"],
