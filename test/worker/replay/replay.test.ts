@@ -472,7 +472,7 @@ describe("what a subscription did not get", () => {
   test("is found among few, however many deliveries there are", async () => {
     const { id, workspaceId, drafts } = await owed(1, T0 - HOUR_MS);
     const [first] = drafts;
-    const last = (await announceLeads(workspaceId, 1_200, T0))
+    const last = (await announceLeads(workspaceId, 2_500, T0))
       .map((draft) => draft.id)
       .toSorted()
       .at(-1);
