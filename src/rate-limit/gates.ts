@@ -22,11 +22,26 @@ export function callWithRetries<T extends Rpc.DurableObjectBranded, Reply>(
   name: string,
   call: (object: DurableObjectStub<T>) => Reply,
 ): Promise<Awaited<Reply>> {
-  const objects = jurisdiction
-    ? binding.jurisdiction(jurisdiction as DurableObjectJurisdiction)
-    : binding;
+  const objects = objectsIn(jurisdiction, binding);
   // Each try gets a new stub, because the stub of an object that was reset stays broken.
   return retryTransient(() => call(objects.getByName(name)), { waitMs: WAIT_MS });
+}
+
+/**
+ * Returns the objects in a jurisdiction; all objects if it is empty, or in the local runtime, which has none. A plain
+ * `wrangler dev` takes the jurisdiction of wrangler.toml.
+ */
+function objectsIn<T extends Rpc.DurableObjectBranded>(
+  jurisdiction: string,
+  binding: DurableObjectNamespace<T>,
+): DurableObjectNamespace<T> {
+  try {
+    return jurisdiction ? binding.jurisdiction(jurisdiction as DurableObjectJurisdiction) : binding;
+  } catch (error) {
+    if (error instanceof Error && error.message.includes("not implemented in workerd"))
+      return binding;
+    throw error;
+  }
 }
 
 /** Maximum keys, and maximum IP addresses, that an isolate caches. */

@@ -45,7 +45,7 @@ export const WAYS_IN: Fault[] = [
     ["gates.ts", "?.count ?? 0) + 1, at: now }", "?.count ?? 0), at: now }", "what an isolate refuses is counted"],
     ["gates.ts", "?.count ?? 0) + 1, at: now }", "?.count ?? 0) + 1, at: 0 }", "what an isolate refuses is counted in its hour"],
     ["gates.ts", 'if (result.verdict === "unknown_key") return result;', 'if (result.verdict === "unknown_key") return null;', "a flood of a revoked key calls its gate once in two seconds"],
-    ["gates.ts", "? binding.jurisdiction(jurisdiction as DurableObjectJurisdiction)", "? binding", "every gate is in the jurisdiction of its deployment"],
+    ["gates.ts", "jurisdiction ? binding.jurisdiction(jurisdiction as DurableObjectJurisdiction) : binding", "binding", "every gate is in the jurisdiction of its deployment"],
     ["gates.ts", "return retryTransient(() => call(objects.getByName(name)), { waitMs: WAIT_MS });", "return call(objects.getByName(name)) as never;", "a reset of an object costs no request"],
   ]),
   ...faultsIn("http/", [

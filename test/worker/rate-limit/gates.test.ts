@@ -90,7 +90,7 @@ function restricted<T extends Env["KEY_GATE"] | Env["ADDRESS_GATE"]>(objects: T,
   } as unknown as T;
 }
 
-test("with JURISDICTION, every Durable Object is one of that jurisdiction", async () => {
+test("with JURISDICTION, every Durable Object is one of that jurisdiction, if the runtime has any", async () => {
   const keys: string[] = [];
   const addresses: string[] = [];
   const overrides = {
@@ -105,6 +105,8 @@ test("with JURISDICTION, every Durable Object is one of that jurisdiction", asyn
   expect(await statusIn("key_live_invented", overrides)).toBe(401);
   await invalidateKey({ ...env, ...overrides }, { keyHash, lastUsedAt: 1 });
   expect([keys, addresses]).toEqual([["eu", "eu"], ["eu"]]);
+  // As a plain `wrangler dev` starts it, with the jurisdiction of wrangler.toml.
+  expect(await statusIn(apiKey, { JURISDICTION: "eu" })).toBe(200);
 });
 
 const RATE_LIMIT = { limit: 5, remaining: 0, resetMs: 60_000 };
