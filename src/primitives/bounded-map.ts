@@ -19,10 +19,6 @@ export class BoundedMap<T> {
     if (this.#values.size > this.#max && oldest !== undefined) this.#values.delete(oldest);
   }
 
-  delete(name: string): void {
-    this.#values.delete(name);
-  }
-
   clear(): void {
     this.#values.clear();
   }

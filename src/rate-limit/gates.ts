@@ -54,7 +54,7 @@ interface LastResult {
   result: GateResult;
   /** When the gate was called, rather than when it responded, so that no refusal outlasts its window. */
   calledAt: number;
-  /** How many reads may still begin before the gate has decided: what the key's window had left. */
+  /** How many reads may still begin before the gate has decided. */
   earlyReads: number;
   /** The 429s that this isolate has repeated, and that no call of the gate has counted. */
   uncounted: UncountedRefusals | undefined;
@@ -62,21 +62,24 @@ interface LastResult {
 
 /**
  * Caches the last result of each key's gate. It admits no request. It lets a read begin before the gate has decided, and
- * repeats refusals, so that a flood of requests that are refused calls a gate at most once every two seconds.
+ * repeats refusals, so that a flood of requests that are refused calls a gate about once in two seconds.
  */
 export class KeyResults {
   readonly #last = new BoundedMap<LastResult>(REMEMBERED_MAX);
 
+  /** Caches the result of a call, unless it is that of an earlier call, whose reply has come late. */
   set(keyHash: string, result: GateResult, calledAt: number): void {
-    const earlyReads = result.verdict === "admitted" ? result.rateLimit.remaining : 0;
+    const known = this.#last.get(keyHash);
+    if (known && calledAt < known.calledAt) return;
     // Another request may have repeated a 429 during the call.
-    const uncounted = this.#last.get(keyHash)?.uncounted;
+    const uncounted = known?.uncounted;
+    const earlyReads = earlyReadsAfter(known, result);
     this.#last.set(keyHash, { result, calledAt, earlyReads, uncounted });
   }
 
   /**
-   * Returns the last admission for a read that begins before the gate has decided. Returns null if the read must wait. The
-   * number of these reads bounds what a flood of requests reads that the gate then refuses.
+   * Returns the last admission for a read that begins before the gate has decided. Returns null if the read must wait: no
+   * more such reads begin in a window than it has requests, so a flood of requests reads no more than it could in turn.
    */
   takeEarlyRead(keyHash: string): KeyAdmission | null {
     const known = this.#last.get(keyHash);
@@ -95,8 +98,7 @@ export class KeyResults {
     if (!known || now >= known.calledAt + REFUSING_MS) return null;
     const { result } = known;
     if (result.verdict === "unknown_key") return result;
-    // The refusal of a key that expires is not repeated, so that it gets 401 as soon as it has expired.
-    if (result.verdict === "admitted" || result.expiresAt !== null) return null;
+    if (result.verdict === "admitted") return null;
     const rateLimit = windowAsOf(now, result.rateLimit, known.calledAt);
     if (!rateLimit || rateLimit.remaining > 0) return null;
     // A workspace without access still gets 403 once its window is used up, which is no 429 to count.
@@ -120,12 +122,25 @@ export class KeyResults {
   }
 }
 
+/**
+ * Returns how many reads may begin early after a result. Reads that have begun, and about which the gate has not decided
+ * yet, are taken off until the next window.
+ */
+function earlyReadsAfter(known: LastResult | undefined, result: GateResult): number {
+  if (result.verdict !== "admitted") return 0;
+  const { remaining } = result.rateLimit;
+  const isSameWindow =
+    known?.result.verdict === "admitted" && remaining <= known.result.rateLimit.remaining;
+  return isSameWindow ? Math.min(known.earlyReads, remaining) : remaining;
+}
+
 /** Caches the window of the last failure of each IP address. */
 export class FailingAddresses {
   readonly #last = new BoundedMap<{ rateLimit: RateLimit; calledAt: number }>(REMEMBERED_MAX);
 
-  /** Caches a window. @param calledAt as in `LastResult`. */
+  /** Caches a window, as of when the gate was called; a later one stays. */
   set(name: string, rateLimit: RateLimit, calledAt: number): void {
+    if (calledAt < (this.#last.get(name)?.calledAt ?? 0)) return;
     this.#last.set(name, { rateLimit, calledAt });
   }
 

@@ -37,8 +37,6 @@ export interface KeyRefusal {
   keyId: string;
   workspaceId: string;
   rateLimit: RateLimit;
-  /** When the key expires, after which it is unknown, in Unix milliseconds; null if it does not. */
-  expiresAt: number | null;
 }
 
 /** The result for a valid key whose request is admitted. */
@@ -97,8 +95,8 @@ export class KeyGate extends DurableObject<Env> {
    * @param uncounted 429s that the isolate has returned from its cache since its last call.
    */
   async admit(keyHash: string, uncounted?: UncountedRefusals): Promise<GateResult> {
-    // `forget` may be called during a look-up, or between its end and the line after it.
-    while (!this.#cached || Date.now() > this.#cached.until) {
+    // A look-up caches nothing if `forget` was called meanwhile.
+    while (!this.#cached || Date.now() >= this.#cached.until) {
       this.#loading ??= this.#load(keyHash, Date.now()).finally(() => {
         this.#loading = undefined;
       });
@@ -126,7 +124,7 @@ export class KeyGate extends DurableObject<Env> {
       limit: status.requestsPerWindow ?? Number(this.env.QUOTA_REQUESTS),
       windowMs: Number(this.env.QUOTA_WINDOW_SECONDS) * 1000,
     };
-    const { keyId, workspaceId, expiresAt } = status;
+    const { keyId, workspaceId } = status;
     const window = windowAt(this.#counted.window, rule, now);
     // Requests without access also count. Otherwise, such a client could send any number of them.
     const taken = take(window, rule);
@@ -139,10 +137,10 @@ export class KeyGate extends DurableObject<Env> {
       this.#saveCounts();
     }
     const known = { keyId, workspaceId, rateLimit: rateLimitOf(taken ?? window, rule, now) };
-    if (!status.accessGranted) return { verdict: "access_denied", ...known, expiresAt };
+    if (!status.accessGranted) return { verdict: "access_denied", ...known };
     if (!taken) {
       this.#countRefused({ at: now, count: 1 });
-      return { verdict: "rate_limited", ...known, expiresAt };
+      return { verdict: "rate_limited", ...known };
     }
     return { verdict: "admitted", ...known, database: status.database };
   }
@@ -184,17 +182,15 @@ export class KeyGate extends DurableObject<Env> {
     const status = await this.#read(keyHash, now);
     // If the status changed while it was read, this may be the previous one, and `admit` looks it up again.
     if (version !== this.#statusVersion) return;
-    // At `expiresAt` itself, the key is not valid any more.
-    const lastMs = (status?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
-    this.#cached = { status, until: Math.min(now + STATUS_MAX_AGE_MS, lastMs) };
+    const endsAt = status?.expiresAt ?? Number.POSITIVE_INFINITY;
+    this.#cached = { status, until: Math.min(now + STATUS_MAX_AGE_MS, endsAt) };
     // An unknown key is not stored, so that a flood of invented keys leaves nothing behind.
     if (status) this.ctx.storage.kv.put("status", this.#cached);
   }
 
   /**
    * Reads the status of the key from the directory and, if the workspace lives in another database, its access from
-   * there. No change of that access is missed, because it is read after the use of the key was noted
-   * (`noteUseAndReadStatus`).
+   * there. No change of either is missed (`noteUseAndReadStatus`).
    */
   async #read(keyHash: string, now: number): Promise<KeyStatus | null> {
     for (let attempt = 1; ; attempt++) {
@@ -231,7 +227,7 @@ type KeyStatus = ResultOf<ReturnType<typeof selectStatus>>[number];
 
 /**
  * Notes the use of a key and reads its status, in one transaction, so that no change is missed. A change that commits
- * earlier is read here. A later one finds `lastUsedAt` set, and invalidates the gate (`invalidateKey`).
+ * earlier is read, here or afterwards. A later one finds `lastUsedAt` set, and invalidates the gate (`invalidateKey`).
  *
  * @param db the directory.
  * @returns null if the key is unknown, revoked or expired.

@@ -115,7 +115,6 @@ const LIMITED: KeyRefusal = {
   keyId: "key_1",
   workspaceId: "wks_1",
   rateLimit: RATE_LIMIT,
-  expiresAt: null,
 };
 const DENIED: KeyRefusal = { ...LIMITED, verdict: "access_denied" };
 const DENIED_BRIEFLY = { ...DENIED, rateLimit: { ...RATE_LIMIT, resetMs: 1_500 } };
@@ -158,6 +157,25 @@ test("as many reads begin early as the window had left, and none after a refusal
   }
 });
 
+test("no more reads begin early in a window than it had left, although the gate decides about them one by one", () => {
+  const results = cached(ADMITTED);
+  const withLeft = (remaining: number) => ({
+    ...ADMITTED,
+    rateLimit: { ...RATE_LIMIT, remaining },
+  });
+  const early = () => {
+    let reads = 0;
+    while (results.takeEarlyRead("hash")) reads++;
+    return reads;
+  };
+  expect(early()).toBe(2);
+  results.set("hash", withLeft(1), 1);
+  expect(early()).toBe(0);
+  // The next window.
+  results.set("hash", withLeft(4), 60_000);
+  expect(early()).toBe(4);
+});
+
 describe("an isolate repeats a refusal", () => {
   test.each<[string, GateResult, number]>([
     ["for two seconds", LIMITED, REFUSING_MS],
@@ -174,9 +192,17 @@ describe("an isolate repeats a refusal", () => {
   test.each([
     ["was admitted last", { ...ADMITTED, rateLimit: RATE_LIMIT }],
     ["has requests left", { ...DENIED, rateLimit: { ...RATE_LIMIT, remaining: 1 } }],
-    ["expires", { ...LIMITED, expiresAt: 60_000 }],
   ])("unless the key %s", (_, result) => {
     expect(cached(result).repeatRefusal("hash", 1)).toBe(null);
+  });
+
+  test("unless the reply of a later call says otherwise, and however late that of an earlier one comes", () => {
+    const results = new KeyResults();
+    results.set("hash", LIMITED, 10);
+    results.set("hash", ADMITTED, 9);
+    expect(results.repeatRefusal("hash", 20)).toMatchObject({ verdict: "rate_limited" });
+    results.set("hash", ADMITTED, 10);
+    expect(results.repeatRefusal("hash", 20)).toBe(null);
   });
 
   test("until the platform changes the key", () => {
@@ -213,6 +239,13 @@ describe("an isolate that has cached the window of an IP address", () => {
     expect(find(0, resetMs, end - 1)).toEqual([left, left]);
     const [shown, blocked] = find(0, resetMs, end);
     expect([shown?.resetMs ?? 0, blocked]).toEqual([resetMs - end, null]);
+  });
+
+  test("blocks it however late the reply of an earlier call comes", () => {
+    const addresses = new FailingAddresses();
+    addresses.set("address", RATE_LIMIT, 10);
+    addresses.set("address", { ...RATE_LIMIT, remaining: 1 }, 9);
+    expect(addresses.findUsedUp("address", 20)).toMatchObject({ remaining: 0 });
   });
 
   test("does not block it if it has failures left", () => {
