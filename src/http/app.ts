@@ -23,10 +23,11 @@ export const app = newApp();
 
 app.onError(handleError);
 app.notFound(handleNotFound);
+// Sets the headers that every response has, and logs the request. It comes first, because a slow read may still throw while
+// the body is drained, and its error then replaces the response.
+app.use(finishResponse);
 // Keeps the connection usable if the request body is left unread.
 app.use(drainBody);
-// Sets the headers that every response has, and logs the request.
-app.use(finishResponse);
 // Gives up a read that takes more than ten seconds.
 app.use(endSlowReads);
 

@@ -71,8 +71,9 @@ async function readEarly(
     return database === known.database ? early : work(openDatabase(c.env, database));
   });
   await next();
-  // A refusal, or an error of the gate, takes the place of the route's own response, such as a 400. If the route awaited its
-  // read, that threw this very error, and Hono has responded with it already (`c.error`).
+  // A refusal, or an error of the gate, takes the place of the route's own response, such as a 400. `next` never throws,
+  // because Hono turns an error of the route into a response. If the route awaited its read, that error is this very one
+  // (`c.error`), and is not handled twice.
   await admission.catch((failure) => {
     if (failure !== c.error) throw failure;
   });
@@ -153,7 +154,7 @@ export async function failedAuthentication(c: Context<AppEnv>): Promise<ApiError
   const { network, block } = addressOf(c);
   const calledAt = Date.now();
   const usedUp =
-    failingAddresses.findUsedUp(block, calledAt) ?? failingAddresses.findUsedUp(network, calledAt);
+    failingAddresses.findUsedUp(network, calledAt) ?? failingAddresses.findUsedUp(block, calledAt);
   if (usedUp) {
     c.set("rateLimit", usedUp);
     return rateLimited(usedUp);

@@ -66,29 +66,6 @@ export const finishResponse = createMiddleware<AppEnv>(async (c, next) => {
   });
 });
 
-/** Patterns of the `User-Agent` of common clients, with their names in the log. */
-const FAMILIES: [pattern: RegExp, family: string][] = [
-  [/^curl/i, "curl"],
-  [/^wget/i, "wget"],
-  [/^(python|aiohttp)/i, "python"],
-  [/^(node|undici|axios|got|deno|bun)\b/i, "javascript"],
-  [/^(guzzle|php|symfony)/i, "php"],
-  [/^go-http-client/i, "go"],
-  [/^(java|okhttp|apache-httpclient)/i, "java"],
-  [/^(ruby|faraday|rest-client)/i, "ruby"],
-  [/^(postman|insomnia|bruno|httpie)/i, "api tool"],
-  [/zapier/i, "zapier"],
-  [/^make\/|integromat/i, "make"],
-  [/n8n/i, "n8n"],
-  [/^mozilla/i, "browser"],
-];
-
-/** Returns the family of the client that sent a `User-Agent`. A log line has no text that a client sent. */
-export function agentFamily(userAgent: string | undefined): string {
-  if (!userAgent) return "none";
-  return FAMILIES.find(([pattern]) => pattern.test(userAgent))?.[1] ?? "other";
-}
-
 /** Sets the headers of the key's window or, without a key, of the failure window of the IP address. */
 function setRateLimit(headers: Headers, c: Context<AppEnv>): void {
   const rateLimit = c.get("rateLimit") ?? addressWindow(c);
@@ -96,6 +73,7 @@ function setRateLimit(headers: Headers, c: Context<AppEnv>): void {
   headers.set("X-RateLimit-Remaining", String(rateLimit.remaining));
   headers.set("X-RateLimit-Reset", String(resetSeconds(rateLimit)));
   const { QUOTA_WINDOW_SECONDS, AUTH_FAILURE_WINDOW_SECONDS } = c.env;
+  // A key and its window are set together (`setIdentity`).
   const windowSeconds = c.get("keyId") ? QUOTA_WINDOW_SECONDS : AUTH_FAILURE_WINDOW_SECONDS;
   // draft-ietf-httpapi-ratelimit-headers-11
   headers.set("RateLimit-Policy", `"default";q=${rateLimit.limit};w=${windowSeconds}`);
@@ -142,3 +120,26 @@ function toResponse(error: ApiError, c: Context<AppEnv>): Response {
 /** Responds with 404 to an unknown path or method, and never with 405. */
 export const handleNotFound: NotFoundHandler<AppEnv> = (c) =>
   handleError(new ApiError("route_not_found"), c);
+
+/** Patterns of the `User-Agent` of common clients, with their names in the log. */
+const FAMILIES: [pattern: RegExp, family: string][] = [
+  [/^curl/i, "curl"],
+  [/^wget/i, "wget"],
+  [/^(python|aiohttp)/i, "python"],
+  [/^(node|undici|axios|got|deno|bun)\b/i, "javascript"],
+  [/^(guzzle|php|symfony)/i, "php"],
+  [/^go-http-client/i, "go"],
+  [/^(java|okhttp|apache-httpclient)/i, "java"],
+  [/^(ruby|faraday|rest-client)/i, "ruby"],
+  [/^(postman|insomnia|bruno|httpie)/i, "api tool"],
+  [/zapier/i, "zapier"],
+  [/^make\/|integromat/i, "make"],
+  [/n8n/i, "n8n"],
+  [/^mozilla/i, "browser"],
+];
+
+/** Returns the family of the client that sent a `User-Agent`. A log line has no text that a client sent. */
+export function agentFamily(userAgent: string | undefined): string {
+  if (!userAgent) return "none";
+  return FAMILIES.find(([pattern]) => pattern.test(userAgent))?.[1] ?? "other";
+}

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { READ_MAX_MS } from "../../../src/contract/limits.ts";
 import { app } from "../../../src/http/app.ts";
-import { openApi, openWorkspace } from "../../support/api.ts";
+import { openApi, openWorkspace, Platform, refusal } from "../../support/api.ts";
 import { interposedObjects } from "../../support/interposed.ts";
 import { shortenTimers } from "../../support/timers.ts";
 
@@ -32,6 +32,32 @@ test.each([
   await waitOnExecutionContext(context);
   timers.mockRestore();
   expect(first).toBe(500);
+});
+
+test("a response that a late refusal replaces has all headers, too, although the client still sends a body", async () => {
+  const { workspaceId, apiKey } = await openWorkspace();
+  await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+  const released = Promise.withResolvers<void>();
+  const KEY_GATE = interposedObjects(env.KEY_GATE, async (go) => {
+    await released.promise;
+    return go();
+  });
+  const timers = shortenTimers(READ_MAX_MS);
+  const { readable, writable } = new IdentityTransformStream();
+  const writer = writable.getWriter();
+  const api = openApi(apiKey, async (request) => {
+    // The constructor of `Request` allows no body for a GET. A client may send one.
+    Object.defineProperty(request, "body", { value: readable });
+    return app.fetch(request, { ...env, KEY_GATE }, createExecutionContext());
+  });
+  const answer = api.get("/v1/leads");
+  // By then, the read has ended, and the rest of the body is awaited.
+  await sleep(200);
+  released.resolve();
+  await sleep(200);
+  await writer.close();
+  timers.mockRestore();
+  expect(await answer).toEqual(refusal(403, "workspace_access_denied"));
 });
 
 test("a write does not end after ten seconds, because its client must learn whether it has happened", async () => {
