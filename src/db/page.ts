@@ -59,14 +59,15 @@ const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 
 /**
  * Maximum items that fit on any page, however large they are: no item of a list is larger than a record. A page of up to
- * this many items, such as the default one, is read without `boundBytes`. That adds up sizes in a window function, for
- * which SQLite copies the rows to temporary tables. Each row is then billed as read up to four times.
+ * this many items, such as the default one, is read without `boundBytes`, which adds up sizes in a window function. For
+ * that, SQLite copies the rows to temporary tables, and each row is billed as read up to four times.
  */
 const FEW = PAGE_MAX_BYTES / RECORD_MAX_BYTES;
 
 /**
- * Prepares the query for a page of a list, and returns the function that reads one. The query returns one row more than
- * the page shows. It cuts a page of more than `FEW` items at half a megabyte (`boundBytes`). For leads, it is:
+ * Prepares the two queries for a page of a list, and returns the function that reads one. Both return one row more than the
+ * page shows. One is for pages of up to `FEW` items, which always fit; the other ends a page at half a megabyte
+ * (`boundBytes`). For leads, the first one is:
  *
  *     SELECT … FROM leads WHERE workspace_id = :workspaceId AND (created_at, id) < (:at, :id)
  *     ORDER BY created_at DESC, id DESC LIMIT :rows
@@ -93,11 +94,14 @@ export function preparePage<Row extends object>({
   const sorted = (select as unknown as Sortable<Row>).orderBy(...sortNewest(order));
   const page = sorted.limit(sql.placeholder("rows"));
   const selectFew = prepared(
-    readAs<RowQuery<Row>, SizedRow<Row>[]>(page, (rows) =>
-      rows.map((row) => ({ row, pageBytes: 0 })),
-    ),
+    readAs<RowQuery<Row>, Found<Row>>(page, (rows) => ({ rows, fitting: rows.length })),
   );
-  const selectMany = prepared(boundBytes<Row>(page, order, bytes));
+  const selectMany = prepared(
+    readAs<RowQuery<SizedRow<Row>>, Found<Row>>(boundBytes<Row>(page, order, bytes), (sized) => ({
+      rows: sized.map(({ row }) => row),
+      fitting: sized.filter(({ pageBytes }) => pageBytes <= PAGE_MAX_BYTES).length,
+    })),
+  );
   return async (
     db: Database,
     values: Record<string, unknown>,
@@ -105,12 +109,19 @@ export function preparePage<Row extends object>({
   ): Promise<Page<Row>> => {
     const { at, id } = after ?? NEWEST;
     const selectPage = limit <= FEW ? selectFew : selectMany;
-    const rows = await query(db, selectPage({ ...values, at, id, rows: limit + 1 }));
-    return cutPage(rows, limit, order);
+    const found = await query(db, selectPage({ ...values, at, id, rows: limit + 1 }));
+    return cutPage(found, limit, order);
   };
 }
 
-/** A row of a page, with the size of the page up to it, in bytes: 0 on a page of up to `FEW` items, which always fits. */
+/** The rows that a page selects. If there are more than it shows, the last one only shows that there are. */
+interface Found<Row> {
+  rows: Row[];
+  /** How many of them take at most `PAGE_MAX_BYTES` together. */
+  fitting: number;
+}
+
+/** A row of a page, with the size of the page up to it, in bytes. */
 interface SizedRow<Row> {
   row: Row;
   pageBytes: number;
@@ -154,19 +165,13 @@ function sumOfSizes(rows: Columns): SQL {
   return sql.join(sizes, sql` + `);
 }
 
-/**
- * Makes a page of the first `limit` rows; a further one only shows that there are more. The page ends earlier if its
- * items take more than `PAGE_MAX_BYTES`. A single item never does, so no page is cut to nothing.
- */
+/** Makes a page of at most `limit` rows. A single item always fits, so no page is cut to nothing. */
 function cutPage<Row extends object>(
-  rows: SizedRow<Row>[],
+  { rows, fitting }: Found<Row>,
   limit: number,
   order: Order,
 ): Page<Row> {
-  const items = rows
-    .slice(0, limit)
-    .filter(({ pageBytes }) => pageBytes <= PAGE_MAX_BYTES)
-    .map(({ row }) => row);
+  const items = rows.slice(0, Math.min(limit, fitting));
   const last = items.at(-1);
   return { items, next: last && rows.length > items.length ? positionOf(last, order) : null };
 }

@@ -48,7 +48,7 @@ const readPage = preparePage({
     .select(LEAD_COLUMNS)
     .from(leads)
     .where(and(eq(leads.workspaceId, sql.placeholder("workspaceId")), isOnPage(LEAD_ORDER))),
-  // The field `sealed` of `LEAD_COLUMNS`, of which two hexadecimal digits are one byte of JSON.
+  // `sealed` of `LEAD_COLUMNS` is hexadecimal, and encryption keeps the length of the JSON.
   bytes: sql`octet_length(sealed) / 2 + ${OTHER_BYTES}`,
 });
 
