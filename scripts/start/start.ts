@@ -126,10 +126,11 @@ function parsePort(): number {
 
 /** @throws Error if something already listens on one of the two ports. */
 async function refuseTaken(port: number, receiverPort: number): Promise<void> {
+  const other = receiverPort < 65_534 ? port + 2 : port - 2;
   for (const needed of [port, receiverPort])
     if (await isTaken(needed))
       throw new Error(
-        `Port ${needed} is in use. Stop what uses it, or choose another pair of ports: PORT=${port + 2} npm start uses ${port + 2} and ${port + 3}.`,
+        `Port ${needed} is in use. Stop what uses it, or choose another pair of ports: PORT=${other} npm start uses ${other} and ${other + 1}.`,
       );
 }
 
