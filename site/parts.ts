@@ -270,7 +270,7 @@ function limits(): string {
       [
         "Duration of a replay",
         `${REPLAY_MAX_DAYS} days`,
-        "It stops, and what it has not sent returns to its former state.",
+        "It stops. Another replay can send the rest.",
       ],
     ],
     Portal: [

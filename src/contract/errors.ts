@@ -17,7 +17,7 @@ export const ERRORS = {
     statuses: [400, 413, 415],
     message: "La requête est invalide.",
     when: "A query parameter, a header or the body is invalid.",
-    todo: "Fix what `details` names, then send the request again.",
+    todo: "Fix what `details` names, then send the request again. Each reason has a message of its own.",
   },
   invalid_api_key: {
     statuses: [401],

@@ -21,7 +21,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   invalid_type: "A value has the wrong type, or a parameter was sent twice.",
   unknown_value: "A value is not among those in `allowed`.",
   out_of_range:
-    "A number, a length, the number of items or of commas, or the nesting of the body is not between `min` and `max`.",
+    "A number, a length, or the number of items, commas or nested levels is not between `min` and `max`.",
   unreadable: "The cursor does not come from this list. Start over without one.",
   unknown_property: "The body has a property that does not exist. `parameter` names it.",
   invalid_url: `The URL is not valid, or has more than ${URL_MAX_LENGTH} characters.`,

@@ -69,7 +69,7 @@ ${JSON.stringify(example.toBody(), null, 2)}
 - \`details\` helps you fix the request, and may be empty: \`{}\`. With \`invalid_request\`, it has the \`reason\`, the invalid \`parameter\`, and the \`allowed\` values or the bounds \`min\` and \`max\`, as far as they apply. On a 422, \`details.status\` is the automation's status; on a 429, \`details.retry_after_seconds\` is the time to wait.
 - The \`Link\` header with \`rel="help"\` leads to the explanation of the code.
 
-Every response has an \`X-Request-Id\`. Quote it when you contact us, so that we can find the request in our logs.
+Every response of the API has an \`X-Request-Id\`. Quote it when you contact us, so that we can find the request in our logs.
 
 ### Codes
 
