@@ -9,7 +9,15 @@ import { openPlatform, type PlatformClient, SELECTION } from "../shared/platform
 import { toTable } from "../shared/table.ts";
 import { describeMethod, describeMethods, toCommand } from "./help.ts";
 import { openInput, readLines } from "./input.ts";
-import { callUntilDone, exportLines, findAll, isUntilDone, redeliverAll } from "./long-calls.ts";
+import {
+  callPastEmptyPages,
+  callUntilDone,
+  exportLines,
+  findAll,
+  isUntilDone,
+  redeliverAll,
+  resealAll,
+} from "./long-calls.ts";
 import { recordLines, takesLines } from "./record-lines.ts";
 
 /**
@@ -74,7 +82,8 @@ export async function callMethod(
   if (method === "redeliver" || method === "enableWebhook")
     return format(await redeliverAll(platform, method, input));
   if (method === "findLeads") return format(await findAll(platform, input));
-  return format(await platform.call(method, input));
+  if (method === "resealSecrets") return format(await resealAll(platform, input));
+  return format(await callPastEmptyPages(platform, method, input));
 }
 
 /** Names the method that a mistyped one stands for, with an example of it. */

@@ -1,6 +1,10 @@
 import type { Redelivered } from "../../src/history/views.ts";
 import type { ExportItem } from "../../src/lifecycle/export.ts";
-import type { PlatformInput, PlatformOutput } from "../../src/platform/operations.ts";
+import type {
+  PlatformInput,
+  PlatformMethod,
+  PlatformOutput,
+} from "../../src/platform/operations.ts";
 import { openSteps } from "../shared/command.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
 import { printSlowly } from "../shared/terminal.ts";
@@ -53,6 +57,58 @@ export async function findAll(platform: PlatformClient, input: PlatformInput<"fi
     const found = items.length.toLocaleString("en-US");
     step(cursor === null ? "" : `${found} found; call ${calls + 1}, up to 5,000 leads each`, 5_000);
     if (cursor === null) return { items, unreadable, nextCursor: null };
+  }
+}
+
+/** The part of a list's output that shows whether a page is empty, and whether another one follows it. */
+interface MaybePage {
+  items?: readonly unknown[];
+  nextCursor?: string | null;
+}
+
+/**
+ * Calls a method. If it lists, skips empty pages: a filtered page is empty if nothing that it has examined matches, and
+ * later pages may still have items.
+ */
+export async function callPastEmptyPages<M extends PlatformMethod>(
+  platform: PlatformClient,
+  method: M,
+  input: PlatformInput<M>,
+): Promise<PlatformOutput<M>> {
+  const step = openSteps();
+  try {
+    for (let calls = 1, cursor: string | null = null; ; calls++) {
+      const asked = cursor === null ? input : { ...input, cursor };
+      const output = await platform.call(method, asked);
+      const { items, nextCursor } = output as MaybePage;
+      if (items?.length !== 0 || nextCursor == null) return output;
+      cursor = nextCursor;
+      step(`nothing found so far; call ${calls + 1}`, 5_000);
+    }
+  } finally {
+    step("");
+  }
+}
+
+/**
+ * Re-encrypts the data keys of all workspaces, in as many calls as it takes. If it is interrupted, run the command again.
+ * It ends with a call that re-encrypts none as well, because the next one would do the same.
+ */
+export async function resealAll(
+  platform: PlatformClient,
+  input: PlatformInput<"resealSecrets">,
+): Promise<PlatformOutput<"resealSecrets">> {
+  const step = openSteps();
+  let resealed = 0;
+  try {
+    for (;;) {
+      const output = await platform.call("resealSecrets", input);
+      resealed += output.resealed;
+      if (output.remaining === 0 || output.resealed === 0) return { ...output, resealed };
+      step(`${output.remaining.toLocaleString("en-US")} data keys remain`, 5_000);
+    }
+  } finally {
+    step("");
   }
 }
 

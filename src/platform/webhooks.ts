@@ -324,7 +324,7 @@ export const endSecretOverlap = operation({
 const RESEALED_MAX = 100;
 
 export const resealSecrets = operation({
-  about: `Re-encrypts the data keys of up to ${RESEALED_MAX} workspaces under the first encryption key. Call it until none remain; the command in a terminal makes one call. If none is unreadable, the other keys can then be removed.`,
+  about: `Re-encrypts the data keys of up to ${RESEALED_MAX} workspaces under the first encryption key. Call it until none remain, as the command in a terminal does. If none is unreadable, the other keys can then be removed.`,
   input: z.strictObject({}),
   output: Resealed,
   examples: [{}],
