@@ -32,7 +32,7 @@ import {
  * No attempt starts later than this after its claim was requested, because the claim proves that the subscription is
  * active. A call that ends a subscription promises that no request starts `STOPS_WITHIN_MS` after its return.
  */
-const CLAIM_VALID_MS = 1_000;
+export const CLAIM_VALID_MS = 1_000;
 if (CLAIM_VALID_MS + DNS_BEFORE_POST_MS >= STOPS_WITHIN_MS)
   throw new Error("a request could start more than STOPS_WITHIN_MS after its subscription ended");
 /** The runtime ends background work after 30 s. The outcomes of the last requests are recorded, with retries, before. */
