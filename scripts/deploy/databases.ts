@@ -116,7 +116,7 @@ export function expectDirectory(missing: ConfiguredDatabase[]): void {
   const directory = missing.find(({ binding }) => binding === "DB");
   if (directory)
     throw new Error(
-      `The account has no database ${directory.name}, but the Worker was deployed with one: give DB its former database_name in wrangler.toml or, if the database is lost, see docs/restoring.md, The account or a database is gone. Nothing was deployed.`,
+      `The account has no database ${directory.name}, but the Worker was deployed with one: give DB its former database_name in wrangler.toml or, if the database is lost, see docs/rebuilding.md. Nothing was deployed.`,
     );
 }
 
