@@ -280,7 +280,10 @@ test.each([
   ["site/guides/processing.md", `can be resent for ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`],
   ["site/guides/processing.md", `a replay takes up to ${REPLAY_MAX_DAYS}`],
   ["site/guides/retries.md", `a 2xx within ${seconds(POST_TIMEOUT_MS)} s`],
-  ["site/guides/retries.md", `is made ${TRIED_FOR_MAX_MS / HOUR_MS} h or more after its first`],
+  [
+    "site/guides/retries.md",
+    `a failure ${TRIED_FOR_MAX_MS / HOUR_MS} h or more after the first attempt`,
+  ],
   ["site/guides/retries.md", `less than ${DISABLE_AFTER_MS / HOUR_MS} h`],
   ["site/guides/retries.md", `A response after ${seconds(SLOW_RESPONSE_MS)} s or more`],
   [
