@@ -185,11 +185,12 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
       dueNow: openedMeanwhile ? [] : (former?.rejected ?? []),
     };
   }
-  // A person may resend to an endpoint that is known to fail. After that, the delivery is one like any other.
+  // A person may resend to an endpoint that is known to fail, so this changes no circuit and counts for nothing. After
+  // that, the delivery is one like any other.
   if (priority === PRIORITY.resend)
     return {
       state: loaded,
-      delivery: afterFailure(isOpen(state, type), attempt, outcome, random),
+      delivery: afterFailure(isOpen(state, type), attempt, random),
       dueNow: [],
     };
   const circuit = circuitAfterFailure(state.circuits[type], attempt, outcome, openedMeanwhile);
@@ -200,7 +201,7 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
   };
   return {
     state: failed,
-    delivery: afterFailure(circuit.probeAt > 0, attempt, outcome, random),
+    delivery: afterFailure(circuit.probeAt > 0, attempt, random),
     dueNow: [],
   };
 }
@@ -251,9 +252,9 @@ function circuitAfterFailure(
   openedMeanwhile: boolean,
 ): Circuit {
   const { rejected, step, probeAt } = before ?? CLOSED;
-  // If only an error of ours has opened it, it counts as closed here.
+  // An error of ours opens a circuit without a step (`circuitAfterNoAttempt`), which counts as closed here.
   const isOpenedByFailures = step > 0;
-  // Without an outcome, nothing has failed since the last success.
+  // A circuit that only an error of ours has opened has no outcome: its endpoint has not failed yet.
   const since = before?.outcome ? before.since : startedAt;
   const last = { since, outcome: outcome.kind, status: statusOf(outcome) };
   const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
@@ -288,22 +289,14 @@ function requestedWaitSeconds(outcome: Outcome): number {
 }
 
 /**
- * Returns a delivery after a failed attempt. A rejection uses up a step of its retry schedule if the circuit is closed.
- * Otherwise, no step is used up: it is due as of now, behind those that were tried before it, and waits for the circuit. A
- * resend opens no circuit. After an outage, its delivery is therefore sent once more at once, as a retry, whose failure
- * opens it.
+ * Returns a delivery after a failed attempt. If the circuit is open, it uses up no step of its retry schedule: it is due as
+ * of now, behind those that were tried before it, and waits for the circuit.
  *
  * @param isOpenNow whether the circuit is open after the attempt.
  */
-function afterFailure(
-  isOpenNow: boolean,
-  attempt: Attempt,
-  outcome: Outcome,
-  random: number,
-): DeliveryAfter {
+function afterFailure(isOpenNow: boolean, attempt: Attempt, random: number): DeliveryAfter {
   const { delivery, endedAt } = attempt;
-  if (!isOpenNow && failureOf(outcome) === "rejected") return nextStep(attempt, random);
-  return dueAgain(attempt, endedAt, delivery.stepsUsed);
+  return isOpenNow ? dueAgain(attempt, endedAt, delivery.stepsUsed) : nextStep(attempt, random);
 }
 
 /** Returns a delivery at the next step of its retry schedule. */

@@ -262,8 +262,7 @@ function simulateModel(scenario: Scenario, seed: number): Result {
     }
     const isExhausted = endedAt - delivery.firstAt >= TRIED_FOR_MAX_MS / 1000;
     // While the circuit is open, it holds the delivery, and the retry schedule stands still.
-    const isHeld = isOpen(circuit) || isOutage;
-    const seconds = isHeld ? 0 : RETRY_WAITS_SECONDS[delivery.stepsUsed++];
+    const seconds = isOpen(circuit) ? 0 : RETRY_WAITS_SECONDS[delivery.stepsUsed++];
     if (isExhausted || seconds === undefined) pending.splice(pending.indexOf(delivery), 1);
     else delivery.dueAt = endedAt + seconds * (1 + RETRY_JITTER * chance.number());
     const isDead =
