@@ -20,9 +20,9 @@ import { UnreadableEvent } from "../events/bodies.ts";
 import { log } from "../log.ts";
 import { timeBudget } from "../primitives/timing.ts";
 import {
-  type Claim,
   type Claimant,
   claim,
+  type Found,
   type OutcomeToRecord,
   type Settlement,
   settle,
@@ -59,7 +59,7 @@ export interface DispatchPorts extends Sender {
  *
  * @param connections maximum requests in flight, whatever the concurrency of the subscription.
  * @returns the wake-up message to send next; null if none is needed.
- * @throws the database's error if it is unavailable.
+ * @throws the database's error if it is unavailable; an Error if it responds so slowly that nothing could be sent.
  */
 export async function deliver(
   db: Database,
@@ -80,8 +80,12 @@ export async function deliver(
     transactions++;
     if (work.subscription.hasToEnd) await endAll(work.subscription.token);
     const settlement = await sendClaimed(work, isValid, ports, connections);
+    const wasTooLate = work.due.length > 0 && settlement.outcomes.length === 0;
     isValid = timeBudget(CLAIM_VALID_MS);
     work = await settle(db, claimant, settlement, mayGoOn(), ports.now());
+    // Otherwise, dispatches would follow each other at once, and send nothing.
+    if (wasTooLate && !work?.subscription.isLeased)
+      throw new Error(`the database took longer than ${CLAIM_VALID_MS} ms: nothing was sent`);
   }
   if (!work) return null;
   return nextWakeUp(work.subscription, ports.now());
@@ -120,7 +124,7 @@ function chooseProbes(
  * for the outcomes. Once a circuit opens, nothing more of its event type starts.
  */
 async function sendClaimed(
-  { subscription, due }: NonNullable<Claim>,
+  { subscription, due }: NonNullable<Found>,
   isValid: () => boolean,
   ports: DispatchPorts,
   connections: number,
@@ -157,7 +161,8 @@ async function sendClaimed(
     const ended = { delivery, outcome, startedAt, endedAt, startedClosed };
     const decision = afterAttempt(state, ended, ports.random());
     state = decision.state;
-    // An earlier success in this claim may have made this event due at once. Its own attempt, made since, decides instead.
+    // An earlier success in this claim may have made this event, which was rejected before, due at once. Its own attempt,
+    // made since, decides instead.
     dueNow.delete(eventId);
     for (const id of decision.dueNow) dueNow.add(id);
     const ofAttempt: OutcomeToRecord = {

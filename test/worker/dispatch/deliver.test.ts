@@ -224,6 +224,25 @@ describe("a dispatch", () => {
     expect(startedIn).toHaveLength(10);
   });
 
+  test.each([
+    ["is slow once", 1, { delivered: 2 }, 0],
+    ["stays slow", Number.POSITIVE_INFINITY, { pending: 2 }, 1],
+  ])(
+    "whose database %s goes on, or fails once its time is up, instead of asking for another one",
+    async (_, slowTrips, states, failures) => {
+      const { id } = await owed(2, NOW);
+      const clock = steadyClock();
+      const after = (trip: number) => {
+        if (trip <= slowTrips) clock.passedMs += 1_001;
+      };
+      const { DB } = observedDatabase({ after });
+      const failed = await Promise.allSettled([dispatchOn(DB, NOW, [id], OK)]);
+      expect(await statesOf(id)).toEqual(states);
+      expect(failed.filter(({ status }) => status === "rejected")).toHaveLength(failures);
+      expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
+    },
+  );
+
   test("claims no more once its time is up, and asks for another one", async () => {
     const { id } = await owed(2 * CLAIM_MAX.fast, NOW);
     const clock = steadyClock();
