@@ -79,7 +79,8 @@ async function problemsIn(env: Env, database: string, now: number): Promise<stri
   const db = openDatabase(env, database);
   const isDirectory = database === DIRECTORY;
   const [{ wakeUps }, sizeBytes, unapplied, sweep, unbound] = await Promise.all([
-    // The scheduled job should have woken these subscriptions ten minutes ago.
+    // The scheduled job should have woken these subscriptions ten minutes ago. One that was tried since is not stuck: it works
+    // off its backlog.
     findLate(db, "", now - STUCK_AFTER_MS, now - STUCK_AFTER_MS),
     findSize(db),
     findUnapplied(db),

@@ -24,7 +24,7 @@ const LINES_JSON = JSON.stringify(
 /** An item of a FROM clause, `line`: the lines that a subscription may have, each as `[type, priority]`. */
 export const LINES = sql.raw(`json_each('${LINES_JSON}') AS line`);
 
-/** SQL: the priority of a resend. It is no parameter, of which a statement may have at most 100. */
+/** SQL: the priority of a resend. It is literal, because a statement may have at most 100 parameters. */
 export const RESEND = sql.raw(`${PRIORITY.resend}`);
 
 /** SQL condition: the delivery of the subscription is pending and stands in the `line`. */
@@ -69,12 +69,14 @@ const DUE_DELIVERY = sql`${deliveries.priority} AS priority, ${deliveries.stepsU
  * waits for the backlog of another. Within a type, the priority and the due time decide. Of a type whose circuit is open,
  * it selects the candidates for a probe, of which `chooseProbe` takes one.
  *
+ * `CROSS JOIN` makes SQLite join in the order of the text. A part of a `UNION` may have a `LIMIT` only in a subquery.
+ *
  * @param which SQL condition on `subscriptions` that holds for one subscription, the placeholder `subscriptionId`.
  */
 export function selectDueOf(which: SQL): RowQuery<DueDelivery> {
   return qb.all<DueDelivery>(sql`
     WITH head AS (
-      -- Of each line that no circuit holds, what is due first. The inner query finds it in deliveries_due_of_subscription alone.
+      -- Of each line that no circuit holds, up to the limit. The inner query finds them in deliveries_due_of_subscription alone.
       SELECT ${deliveries.eventId} AS event_id, ${deliveries.type} AS type, ${deliveries.priority} AS priority, ${deliveries.dueAt} AS due_at
       FROM ${subscriptions} CROSS JOIN ${LINES} ON line.value->>1 = ${RESEND} OR ${PROBE_AT} = 0
         CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (

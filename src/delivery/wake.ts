@@ -15,9 +15,10 @@ import { nextSendAt, subscriptionsWithPending } from "./due.ts";
 /*
  * A wake-up message is a hint to look in the database for deliveries of a subscription. dispatch/consumer.ts gets it,
  * and starts a dispatch. It is immediate, or delayed until the next delivery may be sent, which is how retries begin.
- * While something is pending, a dispatch leases the subscription, or a message will arrive in time, or the workspace is
- * moving, which ends with wake-ups. If a message is lost or a process dies, the scheduled job wakes the subscription
- * within a minute or two (`findLate`).
+ *
+ * Unless a message is lost or a process dies, each subscription with something pending is leased by a dispatch, or has a
+ * message underway that arrives by the time its next delivery may be sent. A move of its workspace ends with such messages.
+ * If there is none, the scheduled job wakes the subscription within a minute or two (`findLate`).
  *
  * `nextMessageAt` of a subscription is when its next delayed message arrives. Without it, each event that is recorded
  * while a circuit is open would start a dispatch that sends one more message.
@@ -82,8 +83,8 @@ export async function noteMessage(db: Database, { subscriptionId, wakeAt }: Wake
 }
 
 /**
- * Selects a wake-up for each subscription of a workspace that has something pending, unless a dispatch leases it or a
- * message arrives in time. That dispatch claims what is committed before it releases the lease.
+ * Selects a wake-up for each subscription of a workspace that has something pending, unless a message arrives in time, or
+ * a dispatch leases it. The dispatch that leases it claims what is committed before it releases the lease.
  *
  * A subscription whose next delivery may only be sent later is woken at once, too. Only a dispatch sends a delayed message
  * (`nextWakeUp`), because it also notes when that arrives.
@@ -151,14 +152,13 @@ const late = prepared(
  *
  * @param after where the last call stopped; "" to start over.
  * @param asOf the time for which that is asked, in Unix milliseconds. Subscriptions that are leased until later are left out.
- * @param triedBefore leaves out subscriptions with a later attempt. By default, it leaves out none: an attempt may be dated
- *   ahead by a wrong clock.
+ * @param triedBefore leaves out subscriptions with a later attempt.
  */
 export async function findLate(
   db: Database,
   after: string,
   asOf: number,
-  triedBefore = Number.MAX_SAFE_INTEGER,
+  triedBefore: number,
 ): Promise<{ wakeUps: WakeUp[]; after: string }> {
   const found = await query(db, late({ after, asOf, triedBefore }));
   const last = found.length === SWEEP_MAX ? found.at(-1)?.subscriptionId : undefined;

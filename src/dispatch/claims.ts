@@ -40,7 +40,8 @@ import { isWritable, isWritableOrDraining } from "../workspaces/write-lock.ts";
  *
  * A lease is a dispatch's exclusive right to send to a subscription, until `leasedUntil`. It is given back by a settlement
  * that claims nothing more. If the process dies, the lease ends after `LEASE_MS`, and what was sent without its outcome being
- * recorded is sent again by the next dispatch, which the scheduled job wakes at the latest. A claim writes to the subscription only, not to its deliveries.
+ * recorded is sent again by the next dispatch, which the scheduled job wakes at the latest. A claim writes to the
+ * subscription only, not to its deliveries.
  *
  * `leasedBy` is a fencing token, which each claim and each settlement replaces with a new one. What a claim has sent is
  * settled only while its token stands there. So a dispatch that was too slow changes nothing once another one has leased.
@@ -68,22 +69,22 @@ export interface Claimant {
   queue: QueueName;
 }
 
-/** A subscription as a claim has found it; times are Unix milliseconds. */
-interface ClaimedSubscription extends SendingState, Destination, WakeUpFacts {
+/** A subscription as a transaction has found it; times are Unix milliseconds. */
+interface FoundSubscription extends SendingState, Destination, WakeUpFacts {
   /** Rises when deliveries are cancelled, the URL changes or the subscription is enabled: see `IS_CURRENT`. */
   epoch: number;
-  /** The claim's token. */
+  /** The token of the lease. */
   token: string;
-  /** Whether this claim leases it, and may be settled. If not, it is free, and nothing was claimed. */
+  /** Whether this transaction leases it, and has claimed what is due. If not, it is free. */
   isLeased: boolean;
-  /** Whether deliveries are to be ended without a request. Until then, the claim has nothing to send. */
+  /** Whether deliveries are to be ended without a request. Until then, nothing is due. */
   hasToEnd: boolean;
   /** How many responses to its failed attempts were stored today. */
   storedResponses: number;
 }
 
-/** The result of a claim; null if the subscription does not exist, or another dispatch leases it. */
-export type Claim = { subscription: ClaimedSubscription; due: DueDelivery[] } | null;
+/** The result of both transactions; null if the subscription does not exist, or another dispatch leases it. */
+export type Found = { subscription: FoundSubscription; due: DueDelivery[] } | null;
 
 /** The outcome of a request, to be recorded. Times are Unix milliseconds. */
 export interface OutcomeToRecord extends DeliveryAfter {
@@ -116,7 +117,7 @@ export interface Settlement {
 }
 
 /** Leases a subscription if something may be sent or must be ended, and reads what. It is safe to repeat. */
-export function claim(db: Database, claimant: Claimant, now: number): Promise<Claim> {
+export function claim(db: Database, claimant: Claimant, now: number): Promise<Found> {
   return commit(db, toClaim(true, valuesOf(claimant, now)));
 }
 
@@ -130,7 +131,7 @@ export async function settle(
   settlement: Settlement,
   mayClaim: boolean,
   now: number,
-): Promise<Claim> {
+): Promise<Found> {
   const { subscriptionId } = claimant;
   const { token, epoch, outcomes, state, dueNow, disable } = settlement;
   const attempts = outcomes.flatMap(({ outcome, ...one }) =>
@@ -206,19 +207,20 @@ const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscri
 
 /** Since the claim, the URL has not changed, no deliveries were cancelled, and the subscription was not enabled. */
 const IS_CURRENT = sql`${sql.placeholder("epoch")} = (SELECT ${subscriptions.epoch} FROM ${subscriptions} WHERE ${SUBSCRIPTION})`;
-/** Since the claim, the delivery was resent or replayed, which changes its due time. */
+/** Since the claim, the delivery was resent or replayed, which changes its due time. A stop does not change it. */
 const WAS_RESCHEDULED = sql`${deliveries.dueAt} IS NOT change.value->>'$.claimed.dueAt'`;
 /** Since the claim, its replay was stopped, which restores its state and priority. */
 const WAS_STOPPED = sql`(${deliveries.state}, ${deliveries.priority}) IS NOT ('pending', change.value->>'$.claimed.priority')`;
 /**
  * The outcome decides nothing about the delivery, although its attempt is stored: since the claim, the delivery was resent
- * or replayed. A failure is overtaken as well if the replay was stopped, or the subscription changed (`IS_CURRENT`).
+ * or replayed. A failure is overtaken as well if the replay was stopped, or the subscription changed (`IS_CURRENT`). A 2xx is
+ * not, because the customer has the event, whatever else has changed.
  */
 const IS_OVERTAKEN = sql`(${WAS_RESCHEDULED}
   OR change.value->>'state' <> 'delivered' AND (${WAS_STOPPED} OR NOT ${IS_CURRENT}))`;
 
-// The row of a delivery stores its success. If the delivery was overtaken, its row will be overwritten, so the success is
-// stored as an attempt, too.
+// The row of a delivery stores its success. If the delivery was overtaken, its next attempt overwrites the row, so the
+// success is stored as an attempt.
 const storeAttempts = prepared(
   insertAttempts(
     {
@@ -372,7 +374,7 @@ const selectSubscription = prepared(
 const selectDue = prepared(selectDueOf(sql`${IS_LEASED} AND NOT ${subscriptions.hasToEnd}`));
 
 /** Ends a transaction: leases the subscription if `mayLease`, and reads it and what may be sent then. */
-function toClaim(mayLease: boolean, values: Record<string, unknown>): Statements<Claim> {
+function toClaim(mayLease: boolean, values: Record<string, unknown>): Statements<Found> {
   const statements = combine({
     leased: mayLease ? lease(values) : undefined,
     found: selectSubscription(values),

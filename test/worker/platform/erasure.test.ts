@@ -299,7 +299,7 @@ describe("eraseWorkspace", () => {
     const other = await owed(1, now);
     await commit(db, closeWorkspace(workspaceId, now));
     await dispatchAt(now, [id], answered(200));
-    const { wakeUps } = await findLate(db, "", now + HOUR_MS);
+    const { wakeUps } = await findLate(db, "", now + HOUR_MS, now + HOUR_MS);
     const ids = wakeUps.map(({ subscriptionId }) => subscriptionId);
     expect([ids.includes(id), ids.includes(other.id)]).toEqual([false, true]);
   });
