@@ -90,8 +90,8 @@ function isRetryable(error: unknown): boolean {
   return !remote && faultOf(error) === "transient";
 }
 
-/** Thrown if a database takes too long to respond. The query may still be executed. */
-export class DatabaseTimeout extends Error {}
+/** An error after which the same call may succeed later, such as that of a database that takes too long to respond. */
+export class TemporaryError extends Error {}
 
 /** Whether the same request may succeed later, because the error is not the fault of the query. */
 export function isTemporary(error: unknown): boolean {
@@ -104,7 +104,7 @@ export function isTemporary(error: unknown): boolean {
       fault === "transient" ||
       fault === "load" ||
       isMoving(error) ||
-      error instanceof DatabaseTimeout,
+      error instanceof TemporaryError,
   );
 }
 

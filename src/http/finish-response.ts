@@ -5,7 +5,7 @@ import { matchedRoutes } from "hono/route";
 import { ApiError, helpFor } from "../contract/errors.ts";
 import { InputError, toApiError } from "../contract/input.ts";
 import { READ_MAX_MS } from "../contract/limits.ts";
-import { causeOf, DatabaseTimeout, isMoving, isTemporary } from "../db/errors.ts";
+import { causeOf, isMoving, isTemporary, TemporaryError } from "../db/errors.ts";
 import { log, logError } from "../log.ts";
 import { withTimeout } from "../primitives/timing.ts";
 import { resetSeconds } from "../rate-limit/window.ts";
@@ -87,7 +87,7 @@ function setRateLimit(headers: Headers, c: Context<AppEnv>): void {
 export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
   if (c.req.method !== "GET" && c.req.method !== "HEAD") return next();
   await withTimeout(READ_MAX_MS, next(), () => {
-    throw new DatabaseTimeout("the read took too long");
+    throw new TemporaryError("the read took too long");
   });
 });
 

@@ -47,7 +47,7 @@ const isLockedBy = ({ id, workspaceId }: LockedBy) =>
 const selectLock = (move: LockedBy) =>
   qb.select({ writeLock: workspaces.writeLock }).from(workspaces).where(isLockedBy(move));
 
-/** Commits statements in a database. @throws DatabaseTimeout if it does not respond in time. */
+/** Commits statements in a database. @throws TemporaryError if it does not respond in time. */
 export function commitIn<const P extends Parts>(
   env: Env,
   database: string,

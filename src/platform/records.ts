@@ -1,6 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { Budget } from "../db/budget.ts";
 import { openDatabase } from "../db/databases.ts";
+import { TemporaryError } from "../db/errors.ts";
 import { CONFLICT_TRIES } from "../recording/automation-changes.ts";
 import {
   AutomationRecording,
@@ -49,7 +50,7 @@ export const recordAutomations = operation({
       const { ids, changed } = await record(call, planAutomations, input);
       if (changed !== "conflict") return { ids, created: changed };
     }
-    throw new Error("other calls changed the automations during every try");
+    throw new TemporaryError("other calls changed the automations during every try");
   },
 });
 

@@ -15,7 +15,7 @@ import {
 import { MINUTE_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
 import { DIRECTORY, databaseNames, openDirectory } from "../db/databases.ts";
-import { DatabaseTimeout } from "../db/errors.ts";
+import { TemporaryError } from "../db/errors.ts";
 import { sendWakeUps } from "../delivery/wake.ts";
 import { Name } from "../primitives/text.ts";
 import { invalidateKey } from "../rate-limit/gates.ts";
@@ -87,7 +87,7 @@ export const createWorkspace = operation({
 /**
  * Finds the smallest open database that responds.
  *
- * @throws DatabaseTimeout if there is none. A closed one does not take its place, because it may be in a jurisdiction
+ * @throws TemporaryError if there is none. A closed one does not take its place, because it may be in a jurisdiction
  *   that the service has left.
  */
 async function findSmallest(env: Env): Promise<Placement> {
@@ -101,7 +101,7 @@ async function findSmallest(env: Env): Promise<Placement> {
   });
   const known = (await Promise.all(sizes)).flat();
   const [smallest] = known.sort((a, b) => a.bytes - b.bytes);
-  if (!smallest) throw new DatabaseTimeout("no open database responds: try again");
+  if (!smallest) throw new TemporaryError("no open database responds: try again");
   return placementIn(env, smallest.database);
 }
 

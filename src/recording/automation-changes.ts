@@ -11,6 +11,7 @@ import {
   unqualified,
 } from "../db/builder.ts";
 import { combine, commit, counted, type Database, readAs, type Statements } from "../db/client.ts";
+import { TemporaryError } from "../db/errors.ts";
 import { automations } from "../db/schema.ts";
 import { selectWakeUps, type WakeUp } from "../delivery/wake.ts";
 import { announce, draftEvent } from "../events/outbox.ts";
@@ -69,7 +70,7 @@ export async function controlAutomation(
     });
     if (outcome !== "conflict") return { row: after, wakeUps };
   }
-  throw new Error("other calls changed the automation during every try");
+  throw new TemporaryError("other calls changed the automation during every try");
 }
 
 /**

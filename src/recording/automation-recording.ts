@@ -5,6 +5,7 @@ import { derivedId } from "../contract/ids.ts";
 import { InputError } from "../contract/input.ts";
 import { isServed } from "../contract/served.ts";
 import { type Database, query, readAs } from "../db/client.ts";
+import { TemporaryError } from "../db/errors.ts";
 import { Name, Reference } from "../primitives/text.ts";
 import { timeBudget } from "../primitives/timing.ts";
 import { type AutomationRow, selectStoredAutomations } from "../records/automations.ts";
@@ -101,7 +102,7 @@ export async function planAutomations(
  * Reads the stored automations among these, by id. Deletes the runs of removed ones first, because an automation that
  * is recorded again must come back without its old runs.
  *
- * @throws Error if deleting takes too long. The platform repeats the call, which continues.
+ * @throws TemporaryError if deleting takes too long. The platform repeats the call, which continues.
  */
 async function findWithoutRemovedRuns(
   db: Database,
@@ -113,7 +114,7 @@ async function findWithoutRemovedRuns(
   const removed = found.filter(({ removedAt }) => removedAt !== null).map(({ id }) => id);
   if (removed.length === 0) return toMap(found);
   if (!(await deleteRemovedRuns(db, workspaceId, removed, timeBudget(DELETING_MS))))
-    throw new Error("the runs of a removed automation are still being deleted: try again");
+    throw new TemporaryError("the runs of a removed automation are still being deleted: try again");
   return toMap(await query(db, selectStoredAutomations(ids)));
 }
 

@@ -3,6 +3,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { RunStatus, TriggerType } from "../contract/enumerations.ts";
 import { AutomationId, LeadId, WorkspaceId } from "../contract/fields.ts";
 import { derivedId } from "../contract/ids.ts";
+import { TemporaryError } from "../db/errors.ts";
 import { runs as runsTable } from "../db/schema.ts";
 import { announce, draftEvent } from "../events/outbox.ts";
 import { text } from "../primitives/text.ts";
@@ -54,7 +55,9 @@ export async function planRuns(
   const announced = announce(workspaceId, "run.completed", drafts, isNew, now);
   return {
     ...planInsertion(reported, announced, insertRuns(workspaceId, found)),
-    missing: new Error("an automation or a lead of the runs was deleted meanwhile: try again"),
+    missing: new TemporaryError(
+      "an automation or a lead of the runs was deleted meanwhile: try again",
+    ),
   };
 }
 

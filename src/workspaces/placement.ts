@@ -10,7 +10,7 @@ import {
   openDatabase,
   openDirectory,
 } from "../db/databases.ts";
-import { causeOf, DatabaseTimeout, isReferenceMissing } from "../db/errors.ts";
+import { causeOf, isReferenceMissing, TemporaryError } from "../db/errors.ts";
 import { workspaces } from "../db/schema.ts";
 import { logError } from "../log.ts";
 import { withTimeout } from "../primitives/timing.ts";
@@ -91,14 +91,14 @@ export async function findUnbound(env: Env, directory: Database): Promise<string
   return found.flatMap(({ name }) => (name === null || isBound(env, name) ? [] : [name]));
 }
 
-/** Waits for a database to respond. @throws DatabaseTimeout if that takes too long. */
+/** Waits for a database to respond. @throws TemporaryError if that takes too long. */
 export function inTime<T>(
   database: string,
   work: Promise<T>,
   timeoutMs: number = DATABASE_TIMEOUT_MS,
 ): Promise<T> {
   return withTimeout(timeoutMs, work, () => {
-    throw new DatabaseTimeout(`${database} does not respond`);
+    throw new TemporaryError(`${database} does not respond`);
   });
 }
 

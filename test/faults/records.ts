@@ -90,7 +90,7 @@ export const RECORDS: Fault[] = [
     ["placements.ts", "if (unreachable) throw unreachable;", "", "a database that does not respond does not make a subscription unknown"],
     ["invoke.ts", 'const isKnown = typeof field === "string" && Object.hasOwn(fields, field);', 'const isKnown = typeof field === "string";', "the trail has no name that a caller invented"],
     ["workspaces.ts", "commit(withoutRetries(placement.db), {", "commit(placement.db, {", "a lost reply undoes no later decision about access"],
-    ["workspaces.ts", 'if (!smallest) throw new DatabaseTimeout("no open database responds: try again");', "if (!smallest) return placementIn(env, DIRECTORY);", "no workspace is created in a closed database by default"],
+    ["workspaces.ts", 'if (!smallest) throw new TemporaryError("no open database responds: try again");', "if (!smallest) return placementIn(env, DIRECTORY);", "no workspace is created in a closed database by default"],
     ["webhooks.ts", "RESEALED_MAX - total.resealed", "RESEALED_MAX", "a call re-encrypts 100 data keys of all databases together"],
     ["personal-data.ts", "    await commit(openDirectory(env), { noted: noteInvalidated(closed.keys) });\n", "", "an erasure tells each gate once"],
     ["personal-data.ts", "    if (closed.keys.length === GATES_AT_ONCE) return { done: false };\n", "", "nothing is erased before all gates know"],
