@@ -59,7 +59,7 @@ export const RECORDS: Fault[] = [
     ["record.ts", "first.get(record.id) === record", "true", "a reference twice in a call is one record"],
     ["record.ts", "    permitted: failIfErasing({ workspaceId }),\n", "", "nothing is recorded for a workspace whose erasure has begun since, or whose key is cached"],
     ["record.ts", "throw isErasing(error) ? beingErased() : error;", "throw error;", "a call that an erasure refuses says why"],
-    ["run-recording.ts", "    missing: new Error(\"an automation or a lead of the runs was deleted meanwhile: try again\"),\n", "", "a valid call that fails is repeated"],
+    ["run-recording.ts", "    missing: new TemporaryError(\n      \"an automation or a lead of the runs was deleted meanwhile: try again\",\n    ),\n", "", "a valid call that fails is repeated"],
     ["references.ts", "if (!isSubscription)", "if (false)", "a foreign automation is an error"],
     ["run-recording.ts", "leadId: report.leadId ?? null,", "leadId: null,", "a run names its lead"],
   ]),

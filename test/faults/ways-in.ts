@@ -39,7 +39,7 @@ export const WAYS_IN: Fault[] = [
     ["gates.ts", "if (!rateLimit || rateLimit.remaining > 0)", "if (!rateLimit)", "each 403 that the window has left is counted"],
     ["gates.ts", "|| known.earlyReads === 0", "", "a flood reads no more than its window, before the gate decides"],
     ["gates.ts", "isSameWindow ? Math.min(known.earlyReads, remaining) : remaining", "remaining", "a flood reads no more than its window, however slowly the gate decides"],
-    ["gates.ts", "const uncounted = known?.uncounted;", "const uncounted = undefined;", "a 429 that is repeated during a call of the gate is counted"],
+    ["gates.ts", "const uncounted = known?.uncounted;\n    const earlyReads", "const uncounted = undefined;\n    const earlyReads", "a 429 that is repeated during a call of the gate is counted"],
     ["gates.ts", "if (known) known.uncounted = undefined;", "", "a 429 is counted once"],
     ["gates.ts", 'if (result.verdict === "rate_limited")\n', "", "no 403 is counted as a 429"],
     ["gates.ts", "?.count ?? 0) + 1, at: now }", "?.count ?? 0), at: now }", "what an isolate refuses is counted"],
