@@ -40,9 +40,8 @@ export function draftEvent<T extends WebhookDelivery>(
  * sent to them later. An event that no subscription lists is not stored.
  *
  * These statements come before those that write the record, in the same transaction. The condition therefore sees
- * the state before the write. They are safe to repeat after a lost reply. The condition is then false, because the record
- * is written. If the record was removed in between, as a run is with its automation, it is true again. But the event is
- * stored by then, and a stored event is not announced again.
+ * the state before the write. They are safe to repeat after a lost reply: the record is written, so the condition is false.
+ * Even if the record was removed in between, as a run is with its automation, a stored event is not announced again.
  *
  * @param condition makes the SQL condition on a record from its id, an SQL expression.
  */

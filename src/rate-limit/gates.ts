@@ -118,6 +118,7 @@ export class KeyResults {
   /** Makes the next request with the key call the gate, whose status of the key has changed. */
   stopRepeating(keyHash: string): void {
     const known = this.#last.get(keyHash);
+    // The result is as old as can be. It stays, because its 429s are still to be counted.
     if (known) known.calledAt = 0;
   }
 }
@@ -173,8 +174,9 @@ export const keyResults = new KeyResults();
 export const failingAddresses = new FailingAddresses();
 
 /**
- * Invalidates the key status that the gate of a key has cached. A key that was never used has no gate. Other isolates
- * that have just cached a refusal of the key may repeat it, with 429 or 403, for up to two more seconds.
+ * Invalidates the key status that the gate of a key has cached. A key that was never used has no gate. Isolates that have
+ * just cached a refusal may repeat it, with 429 or 403, for up to two more seconds; this isolate only if the gate refused
+ * the request during this call.
  */
 export async function invalidateKey(
   env: Env,
@@ -182,6 +184,5 @@ export async function invalidateKey(
 ): Promise<void> {
   if (lastUsedAt === null) return;
   await callWithRetries(env, env.KEY_GATE, keyHash, (gate) => gate.forget());
-  // This comes last, because this isolate may cache another refusal during the call.
   keyResults.stopRepeating(keyHash);
 }

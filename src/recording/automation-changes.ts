@@ -66,6 +66,7 @@ export async function controlAutomation(
     const after = { ...before, status, updatedAt: changedAt, reportedAt: changedAt };
     const { outcome, wakeUps } = await commit(db, {
       outcome: storeChanges(workspaceId, [{ before, after }], [after], now),
+      // It follows, so that it sees the new deliveries.
       wakeUps: selectWakeUps(workspaceId, now),
     });
     if (outcome !== "conflict") return { row: after, wakeUps };
@@ -74,8 +75,8 @@ export async function controlAutomation(
 }
 
 /**
- * Returns the time of a change that is made now: later than all times of the stored automation, whatever clocks say. Only
- * a report changes a removed one.
+ * Returns the time of a change that is made now: later than all times of the stored automation, whatever clocks say. Its
+ * `removedAt` is null unless a report brings a removed one back.
  */
 export function timeAfter(
   { updatedAt, reportedAt, removedAt }: AutomationRow,
@@ -117,10 +118,10 @@ export function storeChanges(
   const drafts = announced.map((row, i) =>
     draftEvent("automation.status_changed", toAutomation(row), now, eventIds[i]),
   );
+  // One parameter has room for the 100 automations that a call of the platform reports.
   const rows = JSON.stringify(changes.map(({ after }) => after));
   // Both parts have the same condition, so either all changes are stored or none. Writing a row makes the condition
-  // false, so the write comes last and is one statement. Its parameter has room for the 100 automations that a call of the
-  // platform reports.
+  // false, so the write comes last and is one statement.
   const statements = combine({
     events: announce(workspaceId, "automation.status_changed", drafts, () => isUnchanged, now),
     written: counted(

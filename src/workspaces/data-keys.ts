@@ -13,6 +13,9 @@ import { selectWorkspaces } from "./workspaces.ts";
  * the secrets and headers of subscriptions, and stored responses. The data key is itself stored encrypted under a key
  * encryption key of `ENCRYPTION_KEYS`. So rows that remain in a database file after an erasure, in a backup or in a
  * dump are unreadable without those keys.
+ *
+ * `openDataKey` decrypts a key that the caller has read, and `expectDataKey` throws if there is none. `loadDataKey` also
+ * reads it, and `loadDataKeyToWrite` refuses a workspace that is being erased.
  */
 
 const DATA_KEY_BYTES = 32;
