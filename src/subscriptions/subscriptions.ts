@@ -330,7 +330,7 @@ export const Webhook = z
     }),
     created_at: timeField("When the webhook was created."),
     disabled_at: timeField(
-      "Null while the webhook is active; otherwise, when it was disabled, either after prolonged delivery failures or by an administrator.",
+      "Null while the webhook is active; otherwise, when it was disabled, after prolonged delivery failures, by an administrator or by support.",
     )
       .nullable()
       .openapi({ example: null }),

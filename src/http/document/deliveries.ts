@@ -37,7 +37,7 @@ const RESPONSES = {
   "2XX": { description: "Received. The body is ignored." },
   "4XX": {
     description:
-      "Not received. Anything other than a timely 2xx is a failure, and the event is sent again with exponential backoff.",
+      "Not received. Anything other than a timely 2xx is a failure, whatever its status, and the event is sent again (see the guide on retries).",
   },
 };
 
