@@ -217,22 +217,21 @@ describe("subscriptions of a workspace", () => {
   const to = (id: string, url: string, differences: Partial<Candidate> = FAILING) =>
     candidate({ subscriptionId: id, url, ...differences });
 
-  test("share an e-mail if their host and its kind are the same", () => {
+  test("share an e-mail, or a reminder, if their host and its kind are the same", () => {
+    const reminded = { ...DISABLED, announced: { disabled: announced(DISABLED.disabledAt, 0) } };
     const found = chooseAnnouncements(
       [
         to("whk_1", "https://a.example/1"),
         to("whk_2", "https://a.example/2"),
         to("whk_3", "https://a.example:8443/"),
         to("whk_4", "https://a.example/4", DISABLED),
-        to("whk_5", "https://a.example/5", {
-          ...DISABLED,
-          announced: { disabled: announced(DISABLED.disabledAt, 0) },
-        }),
+        to("whk_5", "https://a.example/5", reminded),
+        to("whk_6", "https://a.example/6", reminded),
       ],
       NOW,
     );
     const shared = found.map(({ entries }) => entries.map(({ subscriptionId }) => subscriptionId));
-    expect(shared).toEqual([["whk_1", "whk_2"], ["whk_3"], ["whk_4"], ["whk_5"]]);
+    expect(shared).toEqual([["whk_1", "whk_2"], ["whk_3"], ["whk_4"], ["whk_5", "whk_6"]]);
     expect(found[0]?.entries.map(({ emails }) => emails)).toEqual([1, 0]);
   });
 
