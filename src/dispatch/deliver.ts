@@ -72,6 +72,7 @@ export async function deliver(
   const isInTime = timeBudget(DISPATCH_MAX_MS);
   const claimant: Claimant = { subscriptionId, queue };
   let transactions = 1;
+  let hasSent = false;
   const mayGoOn = () => isInTime() && transactions < DISPATCH_TRANSACTIONS_MAX;
 
   let isValid = timeBudget(CLAIM_VALID_MS);
@@ -80,7 +81,8 @@ export async function deliver(
     transactions++;
     if (work.subscription.hasToEnd) await endAll(work.subscription.token);
     const settlement = await sendClaimed(work, isValid, ports, connections);
-    const wasTooLate = work.due.length > 0 && settlement.outcomes.length === 0;
+    hasSent ||= settlement.outcomes.length > 0;
+    const wasTooLate = work.due.length > 0 && !hasSent;
     isValid = timeBudget(CLAIM_VALID_MS);
     work = await settle(db, claimant, settlement, mayGoOn(), ports.now());
     // Otherwise, dispatches would follow each other at once, and send nothing.
