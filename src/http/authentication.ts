@@ -151,10 +151,10 @@ export function parseBearer(header: string | undefined): string | null {
  * @returns the error to respond with.
  */
 export async function failedAuthentication(c: Context<AppEnv>): Promise<ApiError> {
-  const { network, block } = addressOf(c);
+  const name = addressOf(c);
+  const { network, block } = name;
   const calledAt = Date.now();
-  const usedUp =
-    failingAddresses.findUsedUp(network, calledAt) ?? failingAddresses.findUsedUp(block, calledAt);
+  const usedUp = failingAddresses.findUsedUp(name, calledAt);
   if (usedUp) {
     c.set("rateLimit", usedUp);
     return rateLimited(usedUp);
@@ -187,10 +187,7 @@ function isPreflight({ req }: Context<AppEnv>): boolean {
  * gate of the address, so that requests without a key cost nothing.
  */
 export function addressWindow(c: Context<AppEnv>): RateLimit {
-  const { network, block } = addressOf(c);
-  const now = Date.now();
-  // The window of a network is only cached once it is used up, and then leaves its blocks nothing.
-  const known = failingAddresses.find(network, now) ?? failingAddresses.find(block, now);
+  const known = failingAddresses.find(addressOf(c), Date.now());
   if (known) return known;
   const limit = Number(c.env.AUTH_FAILURES);
   const resetMs = Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000;

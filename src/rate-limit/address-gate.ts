@@ -1,5 +1,13 @@
 import { DurableObject } from "cloudflare:workers";
-import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } from "./window.ts";
+import {
+  type RateLimit,
+  type Rule,
+  rateLimitOf,
+  take,
+  tighterOf,
+  type Window,
+  windowAt,
+} from "./window.ts";
 
 /** The names under which the failures of an IP address are counted. */
 export interface AddressName {
@@ -80,10 +88,7 @@ export class AddressGate extends DurableObject<Env> {
     const block = rateLimitOf(windows.block, rules.block, now);
     const { limit } = block;
     const network = { ...rateLimitOf(windows.network, rules.network, now), limit };
-    const [tighter = block] = [block, network].sort(
-      (a, b) => a.remaining - b.remaining || b.resetMs - a.resetMs,
-    );
-    return tighter;
+    return tighterOf(block, network);
   }
 
   #openBlocks(now: number): Map<string, Window> {

@@ -1,8 +1,9 @@
 import { retryTransient } from "../db/errors.ts";
 import { BoundedMap } from "../primitives/bounded-map.ts";
 import type { StoredKey } from "../workspaces/key-rows.ts";
+import type { AddressName } from "./address-gate.ts";
 import type { GateResult, KeyAdmission, UncountedRefusals } from "./key-gate.ts";
-import type { RateLimit } from "./window.ts";
+import { type RateLimit, tighterOf } from "./window.ts";
 
 /* How an isolate calls gates, with retries, and caches their results. */
 
@@ -48,6 +49,8 @@ function objectsIn<T extends Rpc.DurableObjectBranded>(
 const REMEMBERED_MAX = 10_000;
 /** How long an isolate repeats a refusal of a gate without calling it. */
 export const REFUSING_MS = 2_000;
+/** Windows of a key whose ends differ by less are the same one. */
+const SAME_WINDOW_MS = 2_000;
 
 /** The last result of a key's gate. */
 interface LastResult {
@@ -73,7 +76,7 @@ export class KeyResults {
     if (known && calledAt < known.calledAt) return;
     // Another request may have repeated a 429 during the call.
     const uncounted = known?.uncounted;
-    const earlyReads = earlyReadsAfter(known, result);
+    const earlyReads = earlyReadsAfter(known, result, calledAt);
     this.#last.set(keyHash, { result, calledAt, earlyReads, uncounted });
   }
 
@@ -127,15 +130,21 @@ export class KeyResults {
  * Returns how many reads may begin early after a result. Reads that have begun, and about which the gate has not decided
  * yet, are taken off until the next window.
  */
-function earlyReadsAfter(known: LastResult | undefined, result: GateResult): number {
+function earlyReadsAfter(
+  known: LastResult | undefined,
+  result: GateResult,
+  calledAt: number,
+): number {
   if (result.verdict !== "admitted") return 0;
-  const { remaining } = result.rateLimit;
-  const isSameWindow =
-    known?.result.verdict === "admitted" && remaining <= known.result.rateLimit.remaining;
+  const { remaining, resetMs } = result.rateLimit;
+  if (known?.result.verdict !== "admitted") return remaining;
+  const endedAt = known.calledAt + known.result.rateLimit.resetMs;
+  // The ends of one window, as seen in two calls, differ by what the calls took.
+  const isSameWindow = Math.abs(calledAt + resetMs - endedAt) < SAME_WINDOW_MS;
   return isSameWindow ? Math.min(known.earlyReads, remaining) : remaining;
 }
 
-/** Caches the window of the last failure of each IP address. */
+/** Caches the windows of the failures of IP addresses, by the names of their networks and blocks. */
 export class FailingAddresses {
   readonly #last = new BoundedMap<{ rateLimit: RateLimit; calledAt: number }>(REMEMBERED_MAX);
 
@@ -145,21 +154,27 @@ export class FailingAddresses {
     this.#last.set(name, { rateLimit, calledAt });
   }
 
-  /** Returns the window as of `now`; null if it has ended, or is not cached. */
-  find(name: string, now: number): RateLimit | null {
-    const known = this.#last.get(name);
-    return known ? windowAsOf(now, known.rateLimit, known.calledAt) : null;
+  /** Returns the tighter window of an address as of `now`; null if they have ended, or are not cached. */
+  find({ network, block }: AddressName, now: number): RateLimit | null {
+    return tighterOf(this.#windowOf(network, now), this.#windowOf(block, now));
   }
 
   /**
-   * Returns a window that is used up, as of `now`. Returns null if the gate must be called: it was called longer than
-   * `REFUSING_MS` ago, or the window has failures left, each of which the gate counts.
+   * Returns the window that blocks an address, as of `now`. Returns null if the gate must be called: it was called longer
+   * than `REFUSING_MS` ago, or the windows have failures left, each of which the gate counts.
    */
-  findUsedUp(name: string, now: number): RateLimit | null {
+  findUsedUp({ network, block }: AddressName, now: number): RateLimit | null {
+    const usedUp = (name: string) => {
+      const rateLimit = this.#windowOf(name, now);
+      const isRecent = now < (this.#last.get(name)?.calledAt ?? 0) + REFUSING_MS;
+      return isRecent && rateLimit?.remaining === 0 ? rateLimit : null;
+    };
+    return tighterOf(usedUp(network), usedUp(block));
+  }
+
+  #windowOf(name: string, now: number): RateLimit | null {
     const known = this.#last.get(name);
-    const rateLimit = this.find(name, now);
-    if (!known || rateLimit?.remaining !== 0 || now >= known.calledAt + REFUSING_MS) return null;
-    return rateLimit;
+    return known ? windowAsOf(now, known.rateLimit, known.calledAt) : null;
   }
 }
 

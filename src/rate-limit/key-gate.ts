@@ -227,7 +227,7 @@ type KeyStatus = ResultOf<ReturnType<typeof selectStatus>>[number];
 
 /**
  * Notes the use of a key and reads its status, in one transaction, so that no change is missed. A change that commits
- * earlier is read, here or afterwards. A later one finds `lastUsedAt` set, and invalidates the gate (`invalidateKey`).
+ * earlier is read, here or in `findAccess`. A later one finds `lastUsedAt` set, and invalidates the gate (`invalidateKey`).
  *
  * @param db the directory.
  * @returns null if the key is unknown, revoked or expired.

@@ -41,6 +41,13 @@ export function rateLimitOf(window: Window, { limit, windowMs }: Rule, now: numb
   };
 }
 
+/** Returns the one of two windows that leaves less, or leaves nothing for longer; null if there is none. */
+export function tighterOf<W extends RateLimit | null>(one: W, other: W): W {
+  if (!one || !other) return one ?? other;
+  const difference = one.remaining - other.remaining || other.resetMs - one.resetMs;
+  return difference > 0 ? other : one;
+}
+
 /** Returns the seconds until the window closes, rounded up, for the headers. */
 export function resetSeconds({ resetMs }: RateLimit): number {
   return Math.ceil(resetMs / 1000);

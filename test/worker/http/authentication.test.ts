@@ -111,6 +111,25 @@ describe("a key", () => {
       expect(rateLimitOf(revoked)).toEqual(rateLimitOf(missing));
     },
   );
+
+  test.each([
+    ["quota", 429, 200],
+    ["access", 403, 403],
+  ])(
+    "that was rotated, with no %s left, is rejected as unknown within two seconds of its expiry",
+    async (what, before, ofNew) => {
+      const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 1 });
+      expect(await api.get("/v1/leads")).toEqual(SERVED);
+      const rolledAt = Date.now();
+      const { apiKey } = await Platform.rollApiKey({ keyId, overlapSeconds: 3 });
+      if (what === "access") await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+      jumpTo(rolledAt + 2_000);
+      expect((await api.get("/v1/leads")).status).toBe(before);
+      jumpTo(rolledAt + 5_500);
+      expect(await api.get("/v1/leads")).toEqual(REFUSED);
+      expect((await openApi(apiKey).get("/v1/leads")).status).toBe(ofNew);
+    },
+  );
 });
 
 test("A workspace gets 403 for all its keys while its access is denied, and 200 again afterwards", async () => {

@@ -159,9 +159,9 @@ test("as many reads begin early as the window had left, and none after a refusal
 
 test("no more reads begin early in a window than it had left, although the gate decides about them one by one", () => {
   const results = cached(ADMITTED);
-  const withLeft = (remaining: number) => ({
+  const withLeft = (remaining: number, resetMs = 60_000) => ({
     ...ADMITTED,
-    rateLimit: { ...RATE_LIMIT, remaining },
+    rateLimit: { ...RATE_LIMIT, remaining, resetMs },
   });
   const early = () => {
     let reads = 0;
@@ -169,11 +169,15 @@ test("no more reads begin early in a window than it had left, although the gate 
     return reads;
   };
   expect(early()).toBe(2);
-  results.set("hash", withLeft(1), 1);
+  // In whatever order its replies come.
+  results.set("hash", withLeft(0, 59_990), 10);
+  results.set("hash", withLeft(1, 59_990), 10);
   expect(early()).toBe(0);
-  // The next window.
-  results.set("hash", withLeft(4), 60_000);
-  expect(early()).toBe(4);
+  // The next two windows, in which it has as many left.
+  results.set("hash", withLeft(2), 60_000);
+  expect(early()).toBe(2);
+  results.set("hash", withLeft(2), 120_000);
+  expect(early()).toBe(2);
 });
 
 describe("an isolate repeats a refusal", () => {
@@ -226,11 +230,13 @@ test("each repeated 429 is passed to one call of the gate, and no 403 is", () =>
   expect(results.takeUncounted("hash")).toBeUndefined();
 });
 
+const ADDRESS = { network: "network", block: "block" };
+
 describe("an isolate that has cached the window of an IP address", () => {
   const find = (remaining: number, resetMs: number, now: number) => {
     const addresses = new FailingAddresses();
-    addresses.set("address", { limit: 5, remaining, resetMs }, 0);
-    return [addresses.find("address", now), addresses.findUsedUp("address", now)];
+    addresses.set("network", { limit: 5, remaining, resetMs }, 0);
+    return [addresses.find(ADDRESS, now), addresses.findUsedUp(ADDRESS, now)];
   };
 
   test.each([REFUSING_MS, 1_500])("blocks it for two seconds, or until it ends", (end) => {
@@ -243,9 +249,20 @@ describe("an isolate that has cached the window of an IP address", () => {
 
   test("blocks it however late the reply of an earlier call comes", () => {
     const addresses = new FailingAddresses();
-    addresses.set("address", RATE_LIMIT, 10);
-    addresses.set("address", { ...RATE_LIMIT, remaining: 1 }, 9);
-    expect(addresses.findUsedUp("address", 20)).toMatchObject({ remaining: 0 });
+    addresses.set("block", RATE_LIMIT, 10);
+    addresses.set("block", { ...RATE_LIMIT, remaining: 1 }, 9);
+    expect(addresses.findUsedUp(ADDRESS, 20)).toMatchObject({ remaining: 0 });
+  });
+
+  test.each([
+    [90_000, 60_000],
+    [60_000, 90_000],
+  ])("names the window that ends last if both are used up: %i and %i ms", (network, block) => {
+    const addresses = new FailingAddresses();
+    addresses.set("network", { ...RATE_LIMIT, resetMs: network }, 0);
+    addresses.set("block", { ...RATE_LIMIT, resetMs: block }, 0);
+    const last = { ...RATE_LIMIT, resetMs: 89_999 };
+    expect([addresses.find(ADDRESS, 1), addresses.findUsedUp(ADDRESS, 1)]).toEqual([last, last]);
   });
 
   test("does not block it if it has failures left", () => {
