@@ -76,15 +76,18 @@ export async function callPastEmptyPages<M extends PlatformMethod>(
   input: PlatformInput<M>,
 ): Promise<PlatformOutput<M>> {
   const step = openSteps();
+  let asked = input;
   try {
-    for (let calls = 1, cursor: string | null = null; ; calls++) {
-      const asked = cursor === null ? input : { ...input, cursor };
+    for (let calls = 1; ; calls++) {
       const output = await platform.call(method, asked);
       const { items, nextCursor } = output as MaybePage;
       if (items?.length !== 0 || nextCursor == null) return output;
-      cursor = nextCursor;
+      asked = { ...input, cursor: nextCursor };
       step(`nothing found so far; call ${calls + 1}`, 5_000);
     }
+  } catch (error) {
+    if (asked === input) throw error;
+    throw new Error(`${(error as Error).message}\nContinue with '${JSON.stringify(asked)}'`);
   } finally {
     step("");
   }

@@ -26,6 +26,16 @@ test("a list in a terminal skips empty pages, and stops at the first one with it
   expect(output).toEqual(pages[2]);
 });
 
+test("a list in a terminal that fails behind empty pages says where to continue", async () => {
+  const pages = [
+    { items: [], nextCursor: "a" },
+    { items: [], nextCursor: "b" },
+  ];
+  await expect(runOn(pages, "listWorkspaces", '{ "name": "x" }')).rejects.toThrow(
+    `Continue with '{"name":"x","cursor":"b"}'`,
+  );
+});
+
 test("a list in a terminal is empty if its last page is empty", async () => {
   const pages = [
     { items: [], nextCursor: "a" },
