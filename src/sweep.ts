@@ -149,7 +149,7 @@ async function continueReplays({ database, db, env, now, budget }: JobContext): 
 /** Sends wake-up messages for subscriptions with late deliveries, from where the last run stopped. */
 async function wakeLate({ database, db, env, now }: JobContext): Promise<void> {
   const part = "late";
-  // Attempts leave out none: one may be dated ahead by a wrong clock.
+  // No attempt leaves out its subscription, because a wrong clock may have dated it ahead.
   const position = await findPosition(db, part);
   const { wakeUps, after } = await findLate(db, position, now, Number.MAX_SAFE_INTEGER);
   if (wakeUps.length > 0) {

@@ -4,7 +4,7 @@
  *
  * There are two clocks, because a rejection is about one delivery, whereas an outage is about the endpoint:
  *
- * - A delivery has a retry schedule, which a rejection moves (`afterFailure`).
+ * - A delivery has a retry schedule, which a rejection moves, or a failed resend (`afterFailure`).
  * - An event type of a subscription has a circuit, which is closed or open. While it is open, its deliveries wait, and one
  *   request at a time probes the endpoint, less and less often (`circuitAfterFailure`), until a success closes the circuit.
  *   No failure of the endpoint moves a retry schedule in the meantime. So everything is due by itself when it closes.

@@ -17,8 +17,8 @@ import { nextSendAt, subscriptionsWithPending } from "./due.ts";
  * and starts a dispatch. It is immediate, or delayed until the next delivery may be sent, which is how retries begin.
  *
  * Unless a message is lost or a process dies, each subscription with something pending is leased by a dispatch, or has a
- * message underway that arrives by the time its next delivery may be sent. A move of its workspace ends with such messages.
- * If there is none, the scheduled job wakes the subscription within a minute or two (`findLate`).
+ * message underway that arrives by the time its next delivery may be sent. Otherwise, the scheduled job wakes it within a
+ * minute or two (`findLate`). Nothing is sent while a workspace moves; the move ends with messages.
  *
  * `nextMessageAt` of a subscription is when its next delayed message arrives. Without it, each event that is recorded
  * while a circuit is open would start a dispatch that sends one more message.

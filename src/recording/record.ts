@@ -98,8 +98,8 @@ export async function record<Input extends { workspaceId: string }, Changed>(
 const ERASING = "write refused: erasing";
 
 /**
- * A statement that fails if the workspace is being erased. It passes for an unknown workspace. Clients and the portal need no such statement, because an erasure ends the access of its
- * workspace before it deletes anything.
+ * A statement that fails if the workspace is being erased. It passes for an unknown workspace. Clients and the portal need
+ * no such statement, because an erasure ends the access of its workspace before it deletes anything.
  */
 const failIfErasing = prepared(
   sql`SELECT json_extract('{}', iif((SELECT ${workspaces.erasing} FROM ${workspaces}
