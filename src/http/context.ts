@@ -22,7 +22,7 @@ export interface AppEnv {
     portal: { grant: PortalGrant; name: string };
     /** The operation of a request of the portal, for the log. */
     operation: string | undefined;
-    /** The subscription that a request of the portal names, for the log. */
+    /** The subscription that a deletion or a request of the portal names, for the log. */
     webhookId: string | undefined;
     /** The event that a request of the portal names, for the log. */
     eventId: string | undefined;

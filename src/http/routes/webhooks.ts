@@ -276,6 +276,7 @@ async function showSecret(
 /** Deletes a subscription of the workspace. Returns what it was. @throws ApiError if there is none. */
 export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<ChangedFields> {
   if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
+  c.set("webhookId", id);
   const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
   // The deletion is tried once. If its reply was lost, a second try would wrongly give 404.
   const { fields, wakeUps } = await commit(withoutRetries(c.get("db")), deletion);

@@ -331,6 +331,16 @@ describe("the log line of a request", () => {
     expect(lines.join("\n")).not.toMatch(/Camille|camille|33600|confidentiel|secret|key_live_/);
   });
 
+  test("names the webhook that a request deletes, because its row is lost with the database", async () => {
+    const { api } = await openWorkspace();
+    const creation = { url: "https://ok-log.example/", events: ["lead.created"] };
+    const { body } = await api.post<{ id: string }>("/v1/webhooks", creation);
+    requests();
+    expect((await api.delete(`/v1/webhooks/${body.id}`)).status).toBe(204);
+    expect((await api.delete("/v1/webhooks/camille")).status).toBe(404);
+    expect(requests().map(({ webhookId }) => webhookId)).toEqual([body.id, undefined]);
+  });
+
   /** The log line of a request with a key. */
   async function lineOf(
     address: string,
