@@ -145,7 +145,8 @@ async function refuseWhileMoving({ execute }: Restore): Promise<void> {
 
 /** Shows the steps, and asks for confirmation. @throws Error unless the answer is yes. */
 async function confirm(restore: Restore, name: string, file: string): Promise<void> {
-  const { options, execute, time } = restore;
+  const { options, execute, time, cloudflare, queues } = restore;
+  const arePaused = (await findQueues(cloudflare, queues)).some(({ isPaused }) => isPaused);
   const tables = await readTables(execute, options.database, options.at.getTime());
   const calls = Map.groupBy(tables.audit_trail, ({ method }) => String(method));
   const counts = [...calls].map(([method, rows]) => `${method} ${rows.length}`);
@@ -155,8 +156,13 @@ async function confirm(restore: Restore, name: string, file: string): Promise<vo
       `Restores ${name} (${options.database}) of ${options.environment ?? "production"} to ${time}:`,
       `Leads, runs, automations, events and deliveries go back to that time.`,
       `Workspaces, API keys, webhooks and the audit trail stay as they are now (noted in ${file}).`,
-      `Deliveries are paused meanwhile. Until it is done, keys that were revoked since then are valid.`,
+      `Deliveries are paused, and resumed at the end. Until it is done, keys that were revoked since then are valid.`,
       `Calls of the Platform API and changes in the portal since then: ${counts.join(", ") || "none"}.`,
+      ...(arePaused
+        ? [
+            "Deliveries are paused already, on purpose or by another restore: read docs/restoring.md, Is one in progress, before you go on.",
+          ]
+        : []),
       ...(moved
         ? [
             "Workspaces were moved since then: read docs/restoring.md, Several databases, before you go on.",

@@ -6,6 +6,7 @@ const Queues = z.array(
     queue_id: z.string(),
     queue_name: z.string(),
     jurisdiction: z.string().nullish(),
+    settings: z.object({ delivery_paused: z.boolean().nullish() }).nullish(),
   }),
 );
 
@@ -16,6 +17,8 @@ export interface FoundQueue {
   id: string | null;
   /** Where it is stored; empty: in no jurisdiction. */
   jurisdiction: string;
+  /** Whether its messages wait, because an operator or a restore has paused it. */
+  isPaused: boolean;
 }
 
 /** Looks the queues up. */
@@ -28,6 +31,7 @@ export function findQueues({ call }: Cloudflare, names: string[]): Promise<Found
         name,
         id: found?.queue_id ?? null,
         jurisdiction: found?.jurisdiction ?? "",
+        isPaused: found?.settings?.delivery_paused ?? false,
       };
     }),
   );

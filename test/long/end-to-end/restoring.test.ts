@@ -213,6 +213,11 @@ test("npm run restore brings records back, and repeats later decisions of people
   expect(asked.stderr).toContain("Nothing was changed. Add --yes to go on.");
   expect(asked.stdout).toContain("revokeApiKey 1");
   expect([cloudflare.changes, isPaused()]).toEqual([[], [false, false, false]]);
+  // Another restore, whose notes are elsewhere, may be in progress.
+  expect(asked.stdout).not.toContain("Deliveries are paused already");
+  for (const { settings } of cloudflare.queues) settings.delivery_paused = true;
+  expect((await goBack()).stdout).toContain("Deliveries are paused already");
+  for (const { settings } of cloudflare.queues) settings.delivery_paused = false;
 
   // An outage before the database is restored. Then, it lacks a migration, which cannot be applied.
   cloudflare.outage = /time_travel.restore/;
