@@ -512,6 +512,9 @@ describe("the replays of a subscription", () => {
   test("are listed and ended at the cost of their own rows, however much waits and fails", async () => {
     const count = 200;
     const { webhookId, workspaceId, since } = await withEvents(count, "exhausted");
+    await Platform.redeliver({ webhookId, since });
+    // An earlier replay, whose deliveries still wait.
+    await setDeliveries(webhookId, { dueAt: Date.now() - MINUTE_MS });
     await storeEvents(workspaceId, webhookId, count, Date.now() - HOUR_MS / 2, "missed");
     await Platform.redeliver({ webhookId, since, states: ["missed"] });
     const { replayId } = await replayOf(webhookId);
