@@ -223,13 +223,15 @@ describe("an open circuit", () => {
     ["sent at once", PRIORITY.retry, true],
     ["left in its place, if a replay sends it", PRIORITY.replay, false],
   ])("closes, and what was rejected is %s", async (_, priority, isSent) => {
-    const { id, drafts } = await owed(2, NOW);
-    const [bad = ""] = drafts.map((draft) => draft.id);
+    const { id, drafts } = await owed(3, NOW);
+    const [bad = "", retried] = drafts.map((draft) => draft.id);
     const { circuits } = failingSince(NOW, 0, 0);
     await setSubscription(id, {
       circuits: { "lead.created": { ...circuits["lead.created"], rejected: [bad] } },
     });
     await setDeliveries(id, { priority, dueAt: NOW + HOUR_MS }, bad);
+    // It was first rejected before an earlier success, so it keeps its own time.
+    await setDeliveries(id, { priority: PRIORITY.retry, dueAt: NOW + HOUR_MS }, retried);
     const { posts, attempt } = subscriber(() => OK);
     await dispatchAt(NOW, [id], attempt);
     expect(posts.includes(bad)).toBe(isSent);
