@@ -43,8 +43,11 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
 
 /** Handles a read. If this isolate has cached the workspace of the key, the route reads before the gate has decided. */
 async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
-  const known = keyResults.takeEarlyRead(keyHash);
-  if (known) return readEarly(c, next, known, admit(c, keyHash));
+  const known = keyResults.beginEarlyRead(keyHash);
+  if (known) {
+    const admission = admit(c, keyHash).finally(() => keyResults.endEarlyRead(keyHash));
+    return readEarly(c, next, known, admission);
+  }
   const database = await admit(c, keyHash);
   c.set("readAdmitted", (work) => work(openDatabase(c.env, database)));
   return next();
@@ -71,9 +74,8 @@ async function readEarly(
     return database === known.database ? early : work(openDatabase(c.env, database));
   });
   await next();
-  // A refusal, or an error of the gate, takes the place of the route's own response, such as a 400. `next` never throws,
-  // because Hono turns an error of the route into a response. If the route awaited its read, that error is this very one
-  // (`c.error`), and is not handled twice.
+  // A refusal, or an error of the gate, takes the place of the route's own response, such as a 400. If the route awaited its
+  // read, it has thrown this failure already (`c.error`). Hono has then made the response, which is not made twice.
   await admission.catch((failure) => {
     if (failure !== c.error) throw failure;
   });

@@ -49,15 +49,13 @@ function objectsIn<T extends Rpc.DurableObjectBranded>(
 const REMEMBERED_MAX = 10_000;
 /** How long an isolate repeats a refusal of a gate without calling it. */
 export const REFUSING_MS = 2_000;
-/** Windows of a key whose ends differ by less are the same one. */
-const SAME_WINDOW_MS = 2_000;
 
 /** The last result of a key's gate. */
 interface LastResult {
   result: GateResult;
   /** When the gate was called, rather than when it responded, so that no refusal outlasts its window. */
   calledAt: number;
-  /** How many reads may still begin before the gate has decided. */
+  /** How many reads have begun early, about which the gate has not decided yet. */
   earlyReads: number;
   /** The 429s that this isolate has repeated, and that no call of the gate has counted. */
   uncounted: UncountedRefusals | undefined;
@@ -74,21 +72,27 @@ export class KeyResults {
   set(keyHash: string, result: GateResult, calledAt: number): void {
     const known = this.#last.get(keyHash);
     if (known && calledAt < known.calledAt) return;
-    // Another request may have repeated a 429 during the call.
-    const uncounted = known?.uncounted;
-    const earlyReads = earlyReadsAfter(known, result, calledAt);
+    // Another request may have begun a read, or repeated a 429, during the call.
+    const { earlyReads = 0, uncounted } = known ?? {};
     this.#last.set(keyHash, { result, calledAt, earlyReads, uncounted });
   }
 
   /**
-   * Returns the last admission for a read that begins before the gate has decided. Returns null if the read must wait: no
-   * more such reads begin in a window than it has requests, so a flood of requests reads no more than it could in turn.
+   * Returns the last admission for a read that begins before the gate has decided. Returns null if the read must wait, because
+   * as many reads have begun early as the window had requests left. So the gate refuses few of them, even in a flood.
    */
-  takeEarlyRead(keyHash: string): KeyAdmission | null {
+  beginEarlyRead(keyHash: string): KeyAdmission | null {
     const known = this.#last.get(keyHash);
-    if (known?.result.verdict !== "admitted" || known.earlyReads === 0) return null;
-    known.earlyReads--;
+    if (known?.result.verdict !== "admitted") return null;
+    if (known.earlyReads >= known.result.rateLimit.remaining) return null;
+    known.earlyReads++;
     return known.result;
+  }
+
+  /** Ends a read that has begun early, once the gate has decided, or could not be called. */
+  endEarlyRead(keyHash: string): void {
+    const known = this.#last.get(keyHash);
+    if (known) known.earlyReads = Math.max(0, known.earlyReads - 1);
   }
 
   /**
@@ -121,27 +125,9 @@ export class KeyResults {
   /** Makes the next request with the key call the gate, whose status of the key has changed. */
   stopRepeating(keyHash: string): void {
     const known = this.#last.get(keyHash);
-    // The result is as old as can be. It stays, because its 429s are still to be counted.
+    // The result is as old as can be. It stays, because the repeated 429s are still to be counted.
     if (known) known.calledAt = 0;
   }
-}
-
-/**
- * Returns how many reads may begin early after a result. Reads that have begun, and about which the gate has not decided
- * yet, are taken off until the next window.
- */
-function earlyReadsAfter(
-  known: LastResult | undefined,
-  result: GateResult,
-  calledAt: number,
-): number {
-  if (result.verdict !== "admitted") return 0;
-  const { remaining, resetMs } = result.rateLimit;
-  if (known?.result.verdict !== "admitted") return remaining;
-  const endedAt = known.calledAt + known.result.rateLimit.resetMs;
-  // The ends of one window, as seen in two calls, differ by what the calls took.
-  const isSameWindow = Math.abs(calledAt + resetMs - endedAt) < SAME_WINDOW_MS;
-  return isSameWindow ? Math.min(known.earlyReads, remaining) : remaining;
 }
 
 /** Caches the windows of the failures of IP addresses, by the names of their networks and blocks. */

@@ -116,7 +116,7 @@ describe("an isolate that remembers a different database than the gate returns",
     expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ name: `of ${from}` }] });
     await moved(workspaceId, to);
     await record(`of ${to}`);
-    expect(keyResults.takeEarlyRead(keyHash)).toMatchObject({ database: from });
+    expect(keyResults.beginEarlyRead(keyHash)).toMatchObject({ database: from });
     return gated;
   }
 
@@ -125,7 +125,7 @@ describe("an isolate that remembers a different database than the gate returns",
     for (let twice = 0; twice < 2; twice++) {
       const { body } = await api.get("/v1/leads");
       expect(body).toMatchObject({ data: [{ name: "of DB_3" }, { name: "of DB_2" }] });
-      expect(keyResults.takeEarlyRead(keyHash)).toMatchObject({ database: "DB_3" });
+      expect(keyResults.beginEarlyRead(keyHash)).toMatchObject({ database: "DB_3" });
     }
   });
 

@@ -140,43 +140,43 @@ test("an isolate forgets the keys that it used longest ago, beyond ten thousand"
   for (let i = 0; i < 10_000; i++) note(`hash_${i}`);
   note("hash_0");
   note("hash_new");
-  const isKnown = (keyHash: string) => results.takeEarlyRead(keyHash) !== null;
+  const isKnown = (keyHash: string) => results.beginEarlyRead(keyHash) !== null;
   const found = ["hash_0", "hash_1", "hash_2", "hash_new"].map(isKnown);
   expect(found).toEqual([true, false, true, true]);
 });
 
 test("as many reads begin early as the window had left, and none after a refusal", () => {
   const results = cached(ADMITTED);
-  expect(results.takeEarlyRead("hash")).toEqual(ADMITTED);
-  expect(results.takeEarlyRead("hash")).toEqual(ADMITTED);
-  expect(results.takeEarlyRead("hash")).toBe(null);
+  expect(results.beginEarlyRead("hash")).toEqual(ADMITTED);
+  expect(results.beginEarlyRead("hash")).toEqual(ADMITTED);
+  expect(results.beginEarlyRead("hash")).toBe(null);
   for (const refusal of [LIMITED, DENIED, UNKNOWN]) {
     results.set("hash", ADMITTED, 0);
     results.set("hash", refusal, 0);
-    expect(results.takeEarlyRead("hash")).toBe(null);
+    expect(results.beginEarlyRead("hash")).toBe(null);
   }
 });
 
-test("no more reads begin early in a window than it had left, although the gate decides about them one by one", () => {
-  const results = cached(ADMITTED);
-  const withLeft = (remaining: number, resetMs = 60_000) => ({
-    ...ADMITTED,
-    rateLimit: { ...RATE_LIMIT, remaining, resetMs },
-  });
+test("as many reads as the window has left begin early, less those about which the gate has not decided", () => {
+  const results = cached({ ...ADMITTED, rateLimit: { ...RATE_LIMIT, remaining: 3 } });
   const early = () => {
     let reads = 0;
-    while (results.takeEarlyRead("hash")) reads++;
+    while (results.beginEarlyRead("hash")) reads++;
     return reads;
   };
-  expect(early()).toBe(2);
-  // In whatever order its replies come.
-  results.set("hash", withLeft(0, 59_990), 10);
-  results.set("hash", withLeft(1, 59_990), 10);
+  const decided = (remaining: number) => {
+    results.set("hash", { ...ADMITTED, rateLimit: { ...RATE_LIMIT, remaining } }, 1);
+    results.endEarlyRead("hash");
+  };
+  expect(early()).toBe(3);
+  decided(2);
   expect(early()).toBe(0);
-  // The next two windows, in which it has as many left.
-  results.set("hash", withLeft(2), 60_000);
-  expect(early()).toBe(2);
-  results.set("hash", withLeft(2), 120_000);
+  decided(1);
+  decided(0);
+  expect(early()).toBe(0);
+  // In the next window, after a call that failed.
+  results.set("hash", { ...ADMITTED, rateLimit: { ...RATE_LIMIT, remaining: 2 } }, 60_000);
+  results.endEarlyRead("hash");
   expect(early()).toBe(2);
 });
 
