@@ -5,9 +5,9 @@ import { DAY_MS, HOUR_MS, MINUTE_MS } from "./time.ts";
  * are variables in wrangler.toml. A number that only tunes an algorithm stands beside it.
  *
  * To change one: its line here, then `npm run openapi` and `npm run reference`. `test/node/documentation.test.ts` names
- * the pages that state the old figure. Append a step to the retry schedule rather than insert one, and raise
- * `TRIED_FOR_MAX_MS` so that it cuts off no attempt. A pending delivery stores how many steps it has used up, so one in
- * the middle would shift its next retry.
+ * the pages that state the old figure. Append a step to the retry schedule rather than insert one: a pending delivery stores
+ * how many steps it has used up, so one in the middle would shift its next retry. Raise `TRIED_FOR_MAX_MS` so that it cuts
+ * off no attempt.
  */
 
 export const PAGE_LIMIT = { min: 1, max: 100, default: 25 } as const;
@@ -181,6 +181,7 @@ if (!(TELL_AFTER_MS < DISABLE_AFTER_MS && DISABLE_AFTER_MS < RETRY_SCHEDULE_MS))
   throw new Error(
     "RETRY_WAITS_SECONDS must outlast DISABLE_AFTER_MS, which must exceed TELL_AFTER_MS",
   );
+// The last attempt ends its delivery anyway, so only the failure before it must come in time.
 const LAST_WAIT_MS = (RETRY_WAITS_SECONDS.at(-1) ?? 0) * 1000;
 if ((RETRY_SCHEDULE_MS - LAST_WAIT_MS) * (1 + RETRY_JITTER) > TRIED_FOR_MAX_MS)
   throw new Error("TRIED_FOR_MAX_MS must outlast RETRY_WAITS_SECONDS but the last, with jitter");

@@ -23,7 +23,7 @@ export interface Page<Item> {
   next: Position | null;
 }
 
-/** The order of a list, newest first. Its rows have both columns as fields of the same names. */
+/** The order of a list, newest first. Its rows have both columns under the names of the table's fields (`fieldOf`). */
 interface Order {
   at: Column;
   id: Column;
@@ -117,7 +117,7 @@ export function preparePage<Row extends object>({
 /** The rows that a page selects. If there are more than it shows, the last one only shows that there are. */
 interface Found<Row> {
   rows: Row[];
-  /** How many of them take at most `PAGE_MAX_BYTES` together. */
+  /** How many of them the size of the page allows. */
   fitting: number;
 }
 

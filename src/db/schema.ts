@@ -342,8 +342,8 @@ export interface Circuit {
    */
   step: number;
   /**
-   * When the next probe may be sent, while it is open; 0 while it is closed. Only a success closes it, or any response but
-   * 429 and 503 if only an error of ours opened it.
+   * When the next probe may be sent, while it is open; 0 while it is closed. A success closes it, and so does a rejection if
+   * only an error of ours opened it, unless it is the fifth (`CIRCUIT_OPENS_AFTER_EVENTS`). A new URL also closes it.
    */
   probeAt: number;
   /** The start of the first attempt that has failed since the last success. */

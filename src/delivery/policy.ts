@@ -135,7 +135,7 @@ export interface Decision {
   dueNow: readonly string[];
 }
 
-/** Whether requests of this event type are probes, one at a time. */
+/** Whether requests of this event type are probes, one at a time. A circuit stays open once the time of a probe has come. */
 export function isOpen(state: Pick<SendingState, "circuits">, type: WebhookEvent): boolean {
   return (state.circuits[type]?.probeAt ?? 0) > 0;
 }
@@ -149,14 +149,14 @@ export function afterAttempt(state: SendingState, attempt: Attempt, random: numb
   const { delivery, outcome, startedAt, endedAt, startedClosed } = attempt;
   const { type, priority } = delivery;
   if (outcome === null) {
-    // No circuit holds a resend, which would be tried again at once. So it becomes an ordinary delivery.
+    // No circuit holds a resend, which would be tried again at once. So it becomes a retry, which the circuit holds.
     const { stepsUsed, firstAt, dueAt } = delivery;
     return {
       state: withCircuit(state, type, circuitAfterNoAttempt(state.circuits[type], endedAt)),
       delivery: {
         state: "pending",
         stepsUsed,
-        priority: priority === PRIORITY.resend ? PRIORITY.untried : priority,
+        priority: priority === PRIORITY.resend ? PRIORITY.retry : priority,
         firstAt,
         dueAt,
         settledAt: null,

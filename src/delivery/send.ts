@@ -29,7 +29,7 @@ export interface PreparedDelivery extends PendingDelivery {
   signer: Promise<Signer>;
 }
 
-/** The outcome of a request, with the part of its response to store. */
+/** The outcome of a request, with the part of its response to store, which never rejects. */
 type OutcomeWithResponse = Outcome & { storedResponse?: Promise<string | null> };
 
 /** Makes, signs and sends requests; tests replace it. */

@@ -17,8 +17,8 @@ import { nextSendAt, subscriptionsWithPending } from "./due.ts";
  * and starts a dispatch. It is immediate, or delayed until the next delivery may be sent, which is how retries begin.
  *
  * Unless a message is lost or a process dies, each subscription with something pending is leased by a dispatch, or has a
- * message underway that arrives by the time its next delivery may be sent. Otherwise, the scheduled job wakes it within a
- * minute or two (`findLate`). Nothing is sent while a workspace moves; the move ends with messages.
+ * message underway that arrives by the time its next delivery may be sent. After such a loss, the scheduled job wakes it
+ * within a minute or two (`findLate`). Nothing is sent while a workspace moves; the move ends with messages.
  *
  * `nextMessageAt` of a subscription is when its next delayed message arrives. Without it, each event that is recorded
  * while a circuit is open would start a dispatch that sends one more message.
@@ -195,7 +195,7 @@ export async function sendWakeUps(
   database: string,
   wakeUps: readonly WakeUp[],
 ): Promise<boolean> {
-  // The endpoint decides about the queue, not the attempt. First attempts and retries go through the same one.
+  // First attempts and retries go through the same queue, which depends on the endpoint only.
   const queues = { fast: env.DELIVERIES, slow: env.SLOW_DELIVERIES };
   const sending: Promise<boolean>[] = [];
   for (const [queue, group] of Map.groupBy(wakeUps, (wakeUp) => wakeUp.queue)) {

@@ -91,7 +91,7 @@ async function dispatch(
     if (next && (await sendWakeUps(env, database, [next]))) await noteMessage(db, next);
   } catch (error) {
     logError("dispatch_failed", error, { database, webhookId: subscriptionId });
-    // Its lease has ended by then.
+    // Its lease has ended by then, unless it was released.
     const wakeAt = Date.now() + LEASE_MS;
     await sendWakeUps(env, database, [{ subscriptionId, queue, wakeAt }]);
   }

@@ -85,7 +85,8 @@ export async function deliver(
     const wasTooLate = work.due.length > 0 && !hasSent;
     isValid = timeBudget(CLAIM_VALID_MS);
     work = await settle(db, claimant, settlement, mayGoOn(), ports.now());
-    // Otherwise, dispatches would follow each other at once, and send nothing.
+    // After an error, the consumer waits before the next message. Otherwise, dispatches would follow each other at once, and
+    // send nothing.
     if (wasTooLate && !work?.subscription.isLeased)
       throw new Error(`the database took longer than ${CLAIM_VALID_MS} ms: nothing was sent`);
   }

@@ -39,7 +39,10 @@ export interface AppEnv {
     db: Database;
     /** The name of `db`. */
     database: string;
-    /** Reads from the workspace's database for a `GET`. Returns once the request is admitted (`handleRead`). */
+    /**
+     * Reads from the workspace's database for a `GET` (`handleRead`). Returns once the request is admitted, or throws the
+     * refusal. The work may begin before, and may be done twice.
+     */
     readAdmitted: <T>(work: (db: Database) => Promise<T>) => Promise<T>;
   };
 }

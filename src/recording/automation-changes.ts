@@ -36,14 +36,18 @@ export function isControllable(status: AutomationStatus): status is Controllable
  */
 export type Conflict = "conflict";
 
-/** Maximum tries of a change. If 50 calls change an automation at once, one of them succeeds in each try. */
+/**
+ * Maximum tries of a change: enough for 50 calls that change one automation at once, of which each round of tries lets one
+ * through.
+ */
 export const CONFLICT_TRIES = 50;
 
 /**
  * Pauses or activates an automation and announces it, unless it already has that status. If several clients change it
  * at once, one succeeds, and the others read the automation again. Each try takes the time anew, so that the events follow
  * the order of the changes. If the reply of a change is lost, the database client repeats it and reads a conflict. The
- * next try finds the status changed, and leaves waking to the scheduled job.
+ * next try finds the status changed, and leaves waking to the scheduled job; or it finds that another client has changed it
+ * back meanwhile, and changes it again.
  *
  * @throws ApiError `automation_not_found` or `automation_not_controllable`.
  */

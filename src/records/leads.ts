@@ -58,7 +58,7 @@ const DAMAGED_PAGES_MAX = 10;
 /**
  * Reads one page of the workspace's leads, newest first. A lead that cannot be decrypted is left out, so that a
  * client can still read the leads behind it. If no lead of a page can be decrypted, the next page is read, because a client
- * may take an empty one for the end. After `DAMAGED_PAGES_MAX`, it gets one, with the cursor to go on.
+ * may take an empty page for the end. After `DAMAGED_PAGES_MAX` pages, an empty one is returned, with a cursor.
  *
  * @param keys `ENCRYPTION_KEYS`.
  */

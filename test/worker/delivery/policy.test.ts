@@ -297,7 +297,7 @@ describe("the circuit of an event type", () => {
 
 describe("an attempt that could not be made", () => {
   test.each([
-    ["holds a resend like any other", PRIORITY.resend, PRIORITY.untried],
+    ["holds a resend like any other", PRIORITY.resend, PRIORITY.retry],
     ["leaves a replay in its place, so that it can be stopped", PRIORITY.replay, PRIORITY.replay],
   ])("%s", (_, priority, expected) => {
     const of = delivery({ priority });
@@ -343,7 +343,7 @@ describe("a resend that fails", () => {
 
   test("is held like any other if it could not be made", () => {
     const of = delivery({ priority: resend });
-    expect(outcomeOf(INITIAL_STATE, null, { of }).delivery.priority).toBe(PRIORITY.untried);
+    expect(outcomeOf(INITIAL_STATE, null, { of }).delivery.priority).toBe(PRIORITY.retry);
   });
 });
 
