@@ -93,6 +93,8 @@ export const createWorkspace = operation({
 async function findSmallest(env: Env): Promise<Placement> {
   const closed: string[] = env.DATABASES_CLOSED.split(",").map((name) => name.trim());
   const open = databaseNames(env).filter((name) => !closed.includes(name));
+  const [only, ...others] = open;
+  if (only !== undefined && others.length === 0) return placementIn(env, only);
   const sizes = open.map(async (database) => {
     const bytes = await queryIfReachable(env, database, findSize);
     return bytes === null ? [] : { database, bytes };
