@@ -28,10 +28,16 @@ export async function abortAfter<T>(
 /**
  * Returns the result of work that ends within `ms`, or else the result of `late`, which may throw. The work goes on.
  */
-export function withTimeout<T, L>(ms: number, work: Promise<T>, late: () => L): Promise<T | L> {
-  return abortAfter(ms, (signal) => {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    signal.addEventListener("abort", () => resolve());
-    return Promise.race([work, promise.then(late)]);
-  });
+export async function withTimeout<T, L>(
+  ms: number,
+  work: Promise<T>,
+  late: () => L,
+): Promise<T | L> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, ms);
+  try {
+    return await Promise.race([work, promise.then(late)]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
