@@ -130,7 +130,7 @@ export const FAILURES = {
   "unreachable 403": {
     en: [
       "Cloudflare responded in place of your server, and forwarded nothing. It does so for URLs with an IP address, and for host names whose Cloudflare settings block us.",
-      "Use a host name in the URL, not an IP address. If it has one, allow our requests in the Cloudflare settings of that name.",
+      "If the URL has an IP address, use a host name. Otherwise, allow our requests in the Cloudflare settings of its host name.",
     ],
     fr: [
       "Cloudflare a répondu à la place de votre serveur et n’a rien transmis. C’est le cas des URL qui contiennent une adresse IP, et des noms dont la configuration Cloudflare nous bloque.",
