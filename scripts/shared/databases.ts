@@ -117,7 +117,7 @@ export function runOn(db: D1Database): RunSql {
 export const APPLIED_MIGRATIONS = "SELECT name FROM d1_migrations";
 
 /** Creates that table. */
-const MIGRATIONS_TABLE =
+export const MIGRATIONS_TABLE =
   "CREATE TABLE IF NOT EXISTS d1_migrations (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE, applied_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP NOT NULL)";
 
 /**
