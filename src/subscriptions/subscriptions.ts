@@ -112,7 +112,7 @@ export async function listCreatedBy(
 }
 
 /**
- * Deletes a subscription, which cancels its pending deliveries. Reads whether it existed, and the wake-up messages
+ * Deletes a subscription, which cancels its pending deliveries. Reads what it was, if it existed, and the wake-up messages
  * to send.
  *
  * @param workspaceId the workspace that it must belong to; null for any.
@@ -121,7 +121,7 @@ export function deleteSubscription(
   workspaceId: string | null,
   id: string,
   now: number,
-): Statements<{ found: boolean; fields: ShownFields | undefined; wakeUps: WakeUp[] }> {
+): Statements<{ fields: ShownFields | undefined; wakeUps: WakeUp[] }> {
   const isOwn = workspaceId === null ? undefined : eq(subscriptions.workspaceId, workspaceId);
   const ended = endSubscriptions(and(eq(subscriptions.id, id), isOwn), {
     deletedAt: now,
@@ -129,7 +129,6 @@ export function deleteSubscription(
   });
   const fields = qb.select(SHOWN_COLUMNS).from(subscriptions).where(isSubscription(id));
   return readAs(combine({ fields, ended }), ({ fields: [shown], ended: { count, wakeUps } }) => ({
-    found: count > 0,
     fields: count > 0 ? shown : undefined,
     wakeUps,
   }));

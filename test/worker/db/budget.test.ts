@@ -45,10 +45,10 @@ test("a budget is used up by time, and a share ends with its whole", () => {
   expect([budget.hasMore(), share.hasMore()]).toEqual([false, false]);
 });
 
-test("a single query counts, too", async () => {
+test.each(["all", "raw", "run"] as const)("a single query counts, too: %s", async (method) => {
   const budget = new Budget(60_000, 10);
   const { DB } = budget.meter(isolated().env);
-  await DB.prepare("SELECT 1").bind().raw();
+  await DB.prepare("SELECT 1").bind()[method]();
   expect([budget.hasMore(9), budget.hasMore(10)]).toEqual([true, false]);
 });
 

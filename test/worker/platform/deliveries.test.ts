@@ -2,6 +2,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { isoTime } from "../../../src/contract/time.ts";
 import { attempts } from "../../../src/db/schema.ts";
 import { ATTEMPTS_KEPT } from "../../../src/delivery/attempts.ts";
+import { ROTATION_MS } from "../../../src/subscriptions/rotation.ts";
 import { leadReport, openWorkspace, Platform } from "../../support/api.ts";
 import {
   allowProbes,
@@ -19,6 +20,7 @@ import {
   setDeliveries,
   setSubscription,
   subscribe,
+  subscriptionRow,
 } from "../../support/deliveries.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
@@ -233,6 +235,31 @@ describe("readDelivery", () => {
         .values({ subscriptionId: id, eventId, attempt: 1, at: T0, ...outcome });
       const { attemptLog } = await Platform.readDelivery({ webhookId: id, eventId });
       expect(attemptLog).toMatchObject([{ outcome: kind, request: null }]);
+    },
+  );
+
+  test.each([
+    ["two signatures while an earlier secret signs", { until: T0 + 1 }, 2],
+    ["none as its overlap ends", { until: T0 }, 0],
+    ["none until two seconds later", { until: T0 - ROTATION_MS + 1 }, 0],
+    ["one from then on", { until: T0 - ROTATION_MS }, 1],
+    ["none in the two seconds after a rotation", { rotatedAt: T0 - ROTATION_MS + 1 }, 0],
+    ["one from then on, too", { rotatedAt: T0 - ROTATION_MS }, 1],
+  ])(
+    "shows %s",
+    async (_, {
+      until,
+      rotatedAt = null,
+    }: { until?: number; rotatedAt?: number | null }, count) => {
+      const { id, drafts } = await owed(1, T0);
+      await failAt(id, [T0]);
+      const { sealedSecret } = await subscriptionRow(id);
+      const earlierSecrets = until === undefined ? null : [{ sealedSecret, until }];
+      await setSubscription(id, { rotatedAt, earlierSecrets });
+      const eventId = drafts[0]?.id ?? "";
+      const { attemptLog } = await Platform.readDelivery({ webhookId: id, eventId });
+      const { "X-Service-Signature": signed = "" } = attemptLog[0]?.request?.headers ?? {};
+      expect(signed.match(/v1=/g) ?? []).toHaveLength(count);
     },
   );
 
