@@ -30,10 +30,12 @@ import { deployedWith, errorOf, openWorkspace, Platform } from "../../support/ap
 import {
   announceLeads,
   answered,
+  BROKEN,
   db,
   deliveriesTo,
   dispatchAt,
   dispatchOn,
+  failAtTrip,
   HOUR_MS,
   isolated,
   observedDatabase,
@@ -199,6 +201,17 @@ describe("a replay", () => {
     await sweep(bindings, Date.now() + HOUR_MS);
     expect(await replayOf(webhookId)).toMatchObject({ isExamining: false, scheduled: 4 });
     expect(fast.filter((message) => message.subscriptionId === webhookId)).toHaveLength(1);
+  });
+
+  test("fails in the scheduled job with the database, rather than wait as for the next hour", async () => {
+    const { webhookId, since } = await withParts(1);
+    await Platform.redeliver({ webhookId, since });
+    const unended = await findUnended(db, Date.now() + HOUR_MS);
+    const own = unended.filter(({ subscriptionId }) => subscriptionId === webhookId);
+    const { DB } = observedDatabase({ before: failAtTrip(1, BROKEN) });
+    for (const replay of own)
+      await expect(advanceUnended(connect(DB), replay, Date.now(), () => true)).rejects.toThrow();
+    expect(own).toHaveLength(1);
   });
 
   test("waits for its last delivery, and ends without those that were resent", async () => {
