@@ -484,6 +484,17 @@ describe("a subscription is disabled", () => {
     expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null });
   });
 
+  test("by failures of two events since the last success, however many failed before it", async () => {
+    const { id, drafts } = await owed(27, T0);
+    const failed = { priority: PRIORITY.retry, lastOutcome: "answered", lastStatus: 400 };
+    await setDeliveries(id, { ...failed, lastAt: T0 - HOUR_MS, dueAt: T0 });
+    for (const draft of drafts.slice(-2))
+      await setDeliveries(id, { ...failed, lastAt: T0, dueAt: END + HOUR_MS }, draft.id);
+    await setSubscription(id, { ...failingSince(T0, 12, END) });
+    await dispatchAt(END, [id], REJECTED);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: END });
+  });
+
   test("not by a resend, which does not prevent it either", async () => {
     const { id, drafts } = await owed(15, T0);
     await failAt(id, hourly(2));
