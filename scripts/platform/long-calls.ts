@@ -34,13 +34,15 @@ export async function exportLines(
     } while (cursor !== null);
   } catch (error) {
     if (cursor === null) throw error;
-    const rest = JSON.stringify({ ...input, cursor });
-    throw new Error(
-      `${(error as Error).message}\nThe output so far is complete; continue with '${rest}'`,
-    );
+    throw toContinue(error, "The output so far is complete; continue with", { ...input, cursor });
   } finally {
     step("");
   }
+}
+
+/** Adds to an error the input with which the same command continues. */
+function toContinue(error: unknown, hint: string, input: object): Error {
+  return new Error(`${(error as Error).message}\n${hint} '${JSON.stringify(input)}'`);
 }
 
 /** Searches all leads of a workspace for a person, in as many calls as it takes. */
@@ -87,7 +89,7 @@ export async function callPastEmptyPages<M extends PlatformMethod>(
     }
   } catch (error) {
     if (asked === input) throw error;
-    throw new Error(`${(error as Error).message}\nContinue with '${JSON.stringify(asked)}'`);
+    throw toContinue(error, "Continue with", asked);
   } finally {
     step("");
   }
@@ -164,8 +166,7 @@ export async function redeliverAll<M extends "redeliver" | "enableWebhook">(
     } while (cursor !== null);
   } catch (error) {
     if (cursor === null) throw error;
-    const rest = JSON.stringify({ ...input, cursor });
-    throw new Error(`${(error as Error).message}\nContinue with '${rest}'`);
+    throw toContinue(error, "Continue with", { ...input, cursor });
   } finally {
     step("");
   }
