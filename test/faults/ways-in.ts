@@ -34,6 +34,8 @@ export const WAYS_IN: Fault[] = [
     ["key-gate.ts", 'this.ctx.storage.kv.get("counted")', 'this.ctx.storage.kv.get("counts")', "a gate goes on from what the former version stored"],
     ["gates.ts", "return resetMs > 0 ? { ...rateLimit, resetMs } : null;", "return { ...rateLimit, resetMs };", "a flood is refused no longer than its window"],
     ["gates.ts", "!known || now >= known.calledAt + REFUSING_MS", "!known", "a larger quota is admitted within seconds"],
+    ["gates.ts", "    if (known && calledAt < known.calledAt) return;\n", "", "a late reply does not end the refusals of a key"],
+    ["gates.ts", "    if (calledAt < (this.#last.get(name)?.calledAt ?? 0)) return;\n", "", "a late reply does not end the block of an address"],
     ["gates.ts", "isRecent && rateLimit?.remaining === 0", "isRecent", "an address that failed once is not blocked"],
     ["gates.ts", "tighterOf(this.#windowOf(network, now), this.#windowOf(block, now))", "this.#windowOf(network, now)", "a client with IPv6 is shown the failures of its /64"],
     ["gates.ts", "tighterOf(this.#windowOf(network, now), this.#windowOf(block, now))", "this.#windowOf(block, now)", "a client with IPv6 is shown that its /48 is blocked"],
