@@ -12,9 +12,11 @@ import { openInput, readLines } from "./input.ts";
 import {
   callPastEmptyPages,
   callUntilDone,
-  exportLines,
-  findAll,
+  isReadWhole,
   isUntilDone,
+  printLines,
+  printsLines,
+  readAllPages,
   redeliverAll,
   resealAll,
 } from "./long-calls.ts";
@@ -60,8 +62,10 @@ export async function callMethod(
     await using platform = await open();
     return format(await recordLines(platform, method, workspace, given));
   }
-  if (ndjson && method !== "exportWorkspace")
-    throw new Error(`--ndjson is for exportWorkspace and methods that record, not for ${method}`);
+  if (ndjson && !printsLines(method))
+    throw new Error(
+      `--ndjson is for exportWorkspace, listAuditTrail and methods that record, not for ${method}`,
+    );
   if (workspace !== undefined)
     throw new Error("--workspace is for methods that record, with --ndjson");
   const input = parseText(method, await readText(given));
@@ -74,14 +78,14 @@ export async function callMethod(
     throw new Error(`${meant}\n\n  ${toCommand(method, example)}`);
   }
   await using platform = await open();
-  if (ndjson) {
-    await exportLines(platform, input);
+  if (ndjson && printsLines(method)) {
+    await printLines(platform, method, input);
     return null;
   }
   if (isUntilDone(method)) return format(await callUntilDone(platform, method, input));
   if (method === "redeliver" || method === "enableWebhook")
     return format(await redeliverAll(platform, method, input));
-  if (method === "findLeads") return format(await findAll(platform, input));
+  if (isReadWhole(method)) return format(await readAllPages(platform, method, input));
   if (method === "resealSecrets") return format(await resealAll(platform, input));
   return format(await callPastEmptyPages(platform, method, input));
 }

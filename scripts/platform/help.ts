@@ -3,6 +3,7 @@ import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import type { Operation } from "../../src/platform/operation.ts";
 import { align } from "../shared/table.ts";
 import { BY_NAME, fieldsOf } from "./fields.ts";
+import { printsLines } from "./long-calls.ts";
 import { FIELDS, takesLines } from "./record-lines.ts";
 
 const USAGE = `npm run platform -- METHOD INPUT [--ndjson] [--workspace ID] [--json] [--remote | --env NAME]
@@ -11,9 +12,9 @@ Calls a method of the Platform API and prints its output, as a table in a termin
 
   INPUT            JSON in quotes, or a file that contains it, or - for standard input
   --json           print JSON in a terminal too
-  --ndjson         with exportWorkspace: print all pages, one item per line; with recordAutomations,
-                   recordLeads and recordRuns: INPUT is a file, or -, with one record per line, any
-                   number of them
+  --ndjson         with exportWorkspace and listAuditTrail: print all pages, one item per line; with
+                   recordAutomations, recordLeads and recordRuns: INPUT is a file, or -, with one
+                   record per line, any number of them
   --workspace ID   with --ndjson: the workspace to record into
   --actor NAME     who calls, for the audit trail; default: the user of this machine
   --remote         call the deployed Worker instead of the local server
@@ -52,15 +53,21 @@ export function toCommand(name: string, input: unknown): string {
   return `npm run platform -- ${name} '${JSON.stringify(input, null, 1).replace(/\n\s*/g, " ")}'`;
 }
 
+/** The ends of example commands that print one item per line. */
+const LINES_EXAMPLES = {
+  exportWorkspace: `'{ "workspaceId": "wks_…" }' --ndjson > workspace.ndjson`,
+  listAuditTrail: "--ndjson > audit-trail.ndjson",
+};
+
 /** How a method reads or prints one record per line. */
 function linesHelp(method: string, command: string): string[] {
-  if (method === "exportWorkspace")
+  if (printsLines(method))
     return [
       "",
       "With --ndjson, all pages, one item per line:",
       "",
       // Without `-s`, npm writes lines of its own into the file.
-      `  ${command.replace("npm run", "npm run -s")} '{ "workspaceId": "wks_…" }' --ndjson > workspace.ndjson`,
+      `  ${command.replace("npm run", "npm run -s")} ${LINES_EXAMPLES[method]}`,
     ];
   if (!takesLines(method)) return [];
   const file = `${FIELDS[method]}.ndjson`;

@@ -1,5 +1,4 @@
 import type { Redelivered } from "../../src/history/views.ts";
-import type { ExportItem } from "../../src/lifecycle/export.ts";
 import type {
   PlatformInput,
   PlatformMethod,
@@ -9,14 +8,23 @@ import { openSteps } from "../shared/command.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
 import { printSlowly } from "../shared/terminal.ts";
 
+/** The methods whose pages can be written one item per line. */
+export type LinesMethod = "exportWorkspace" | "listAuditTrail";
+
+/** Whether the pages of a method can be written one item per line. */
+export function printsLines(method: string): method is LinesMethod {
+  return method === "exportWorkspace" || method === "listAuditTrail";
+}
+
 /**
- * Writes all pages of an export to standard output, one item per line (NDJSON).
+ * Writes all pages of a list to standard output, one item per line (NDJSON).
  *
  * @throws Error that says how to continue.
  */
-export async function exportLines(
+export async function printLines<M extends LinesMethod>(
   platform: PlatformClient,
-  input: PlatformInput<"exportWorkspace">,
+  method: M,
+  input: PlatformInput<M>,
 ): Promise<void> {
   const step = openSteps();
   // If the reader of a pipe stops, `printSlowly` fails, which is enough.
@@ -25,8 +33,8 @@ export async function exportLines(
   let count = 0;
   try {
     do {
-      const page = await platform.call("exportWorkspace", { ...input, cursor });
-      const items = page.items as ExportItem[];
+      const page = await platform.call(method, { ...input, cursor } as PlatformInput<M>);
+      const items: readonly unknown[] = page.items;
       if (items.length > 0) await printSlowly(items.map((item) => JSON.stringify(item)).join("\n"));
       cursor = page.nextCursor;
       count += items.length;
@@ -45,20 +53,35 @@ function toContinue(error: unknown, hint: string, input: object): Error {
   return new Error(`${(error as Error).message}\n${hint} '${JSON.stringify(input)}'`);
 }
 
-/** Searches all leads of a workspace for a person, in as many calls as it takes. */
-export async function findAll(platform: PlatformClient, input: PlatformInput<"findLeads">) {
+/** The methods of which all pages are read. Each is the basis of a decision, for which one page is too few. */
+export type WholeMethod = "findLeads" | "listApiKeys" | "listWorkspaces";
+
+/** Whether all pages of a method are read. */
+export function isReadWhole(method: string): method is WholeMethod {
+  return method === "findLeads" || method === "listApiKeys" || method === "listWorkspaces";
+}
+
+/** Reads a list, in as many calls as it takes. @returns all pages as one. */
+export async function readAllPages<M extends WholeMethod>(
+  platform: PlatformClient,
+  method: M,
+  input: PlatformInput<M>,
+): Promise<PlatformOutput<M>> {
   const step = openSteps();
   let { cursor = null } = input;
-  const items: PlatformOutput<"findLeads">["items"] = [];
+  const items: unknown[] = [];
   const unreadable: string[] = [];
-  for (let calls = 1; ; calls++) {
-    const page = await platform.call("findLeads", { ...input, cursor });
-    items.push(...page.items);
-    unreadable.push(...page.unreadable);
-    cursor = page.nextCursor;
-    const found = items.length.toLocaleString("en-US");
-    step(cursor === null ? "" : `${found} found; call ${calls + 1}, up to 5,000 leads each`, 5_000);
-    if (cursor === null) return { items, unreadable, nextCursor: null };
+  try {
+    for (let calls = 1; ; calls++) {
+      const page = await platform.call(method, { ...input, cursor } as PlatformInput<M>);
+      items.push(...page.items);
+      if ("unreadable" in page) unreadable.push(...page.unreadable);
+      cursor = page.nextCursor;
+      if (cursor === null) return { ...page, items, ...("unreadable" in page && { unreadable }) };
+      step(`${items.length.toLocaleString("en-US")} found; call ${calls + 1}`, 5_000);
+    }
+  } finally {
+    step("");
   }
 }
 

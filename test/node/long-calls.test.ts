@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { callMethod } from "../../scripts/platform/call.ts";
 import type { PlatformClient } from "../../scripts/shared/platform-client.ts";
 
@@ -18,10 +18,10 @@ test("a list in a terminal skips empty pages, and stops at the first one with it
   const pages = [
     { items: [], nextCursor: "a" },
     { items: [], nextCursor: "b" },
-    { items: [{ workspaceId: "wks_1" }], nextCursor: "c" },
+    { items: [{ eventId: "evt_1" }], nextCursor: "c" },
   ];
-  const { inputs, output } = await runOn(pages, "listWorkspaces", '{ "name": "x" }');
-  const input = { actor: "Ada", name: "x" };
+  const { inputs, output } = await runOn(pages, "listDeliveries", '{ "webhookId": "whk_1" }');
+  const input = { actor: "Ada", webhookId: "whk_1" };
   expect(inputs).toEqual([input, { ...input, cursor: "a" }, { ...input, cursor: "b" }]);
   expect(output).toEqual(pages[2]);
 });
@@ -31,8 +31,8 @@ test("a list in a terminal that fails behind empty pages says where to continue"
     { items: [], nextCursor: "a" },
     { items: [], nextCursor: "b" },
   ];
-  await expect(runOn(pages, "listWorkspaces", '{ "name": "x" }')).rejects.toThrow(
-    `Continue with '{"name":"x","cursor":"b"}'`,
+  await expect(runOn(pages, "listDeliveries", '{ "webhookId": "whk_1" }')).rejects.toThrow(
+    `Continue with '{"webhookId":"whk_1","cursor":"b"}'`,
   );
 });
 
@@ -41,9 +41,54 @@ test("a list in a terminal is empty if its last page is empty", async () => {
     { items: [], nextCursor: "a" },
     { items: [], nextCursor: null },
   ];
-  const { inputs, output } = await runOn(pages, "listWorkspaces", '{ "name": "x" }');
+  const { inputs, output } = await runOn(pages, "listDeliveries", '{ "webhookId": "whk_1" }');
   expect(inputs).toHaveLength(2);
   expect(output).toEqual({ items: [], nextCursor: null });
+});
+
+test.each([
+  ["listWorkspaces", { name: "x" }, {}],
+  ["listApiKeys", { workspaceId: "wks_1" }, {}],
+  ["findLeads", { workspaceId: "wks_1", email: "a@example.com" }, { unreadable: ["lea_1"] }],
+])("%s in a terminal reads all pages, and shows them as one", async (method, given, others) => {
+  const pages = [
+    { items: ["a", "b"], ...others, nextCursor: "2" },
+    { items: [], ...others, nextCursor: "3" },
+    { items: ["c"], ...others, nextCursor: null },
+  ];
+  const { inputs, output } = await runOn(pages, method, JSON.stringify(given));
+  expect(inputs).toEqual([null, "2", "3"].map((cursor) => ({ actor: "Ada", ...given, cursor })));
+  const unreadable = Array(3).fill("lea_1");
+  expect(output).toEqual({
+    items: ["a", "b", "c"],
+    ...("unreadable" in others && { unreadable }),
+    nextCursor: null,
+  });
+});
+
+test("listAuditTrail --ndjson prints all pages, one row per line", async () => {
+  const pages = [
+    { items: [{ method: "revokeApiKey" }, { method: "ledger" }], nextCursor: "2" },
+    { items: [{ method: "eraseWorkspace" }], nextCursor: null },
+  ];
+  let printed = "";
+  const write = vi
+    .spyOn(process.stdout, "write")
+    .mockImplementation((text, ...others: unknown[]) => {
+      printed += text;
+      for (const done of others) if (typeof done === "function") done();
+      return true;
+    });
+  const { inputs } = await runOn(pages, "listAuditTrail", "--ndjson").finally(() =>
+    write.mockRestore(),
+  );
+  expect(inputs).toEqual([null, "2"].map((cursor) => ({ actor: "Ada", cursor })));
+  const rows = printed.trimEnd().split("\n");
+  expect(rows.map((row) => JSON.parse(row).method)).toEqual([
+    "revokeApiKey",
+    "ledger",
+    "eraseWorkspace",
+  ]);
 });
 
 test("resealSecrets in a terminal repeats until none remains, and counts all that were re-encrypted", async () => {

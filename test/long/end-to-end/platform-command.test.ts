@@ -77,7 +77,7 @@ describe("npm run platform", () => {
     [["ledger", "{}", "{}"], "expected one method and one JSON text, in quotes"],
     [
       ["ledger", "--ndjson"],
-      "--ndjson is for exportWorkspace and methods that record, not for ledger",
+      "--ndjson is for exportWorkspace, listAuditTrail and methods that record, not for ledger",
     ],
   ])("calls nothing if %j is wrong: %s", async (args, sentence) => {
     const said = await refusalOf(...args);
@@ -143,9 +143,10 @@ describe("npm run platform", () => {
       ])
         expect(help.includes(call), method).toBe(method.startsWith("record"));
     }
-    expect(describeMethod("exportWorkspace", OPERATIONS.exportWorkspace)).toMatch(
-      /npm run -s platform .* --ndjson > /,
-    );
+    for (const method of ["exportWorkspace", "listAuditTrail"] as const)
+      expect(describeMethod(method, OPERATIONS[method])).toMatch(
+        /npm run -s platform .* --ndjson > /,
+      );
   });
 });
 
