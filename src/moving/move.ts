@@ -21,7 +21,7 @@ export const MoveProgress = z.object({
     .string()
     .nullable()
     .describe(
-      "the stage of the move: draining while requests in flight end; copying or switching while writes are rejected; null if there is no move",
+      "the stage of the move: draining while requests in flight end; copying or switching while writes are rejected; null if there is no move, or only its cleanup is left",
     ),
   copied: z.int().describe("rows that have been copied"),
   rows: z.int().describe("approximate number of rows to copy"),
