@@ -65,6 +65,6 @@ export function expectPlaced(
   if (misplaced.length === 0) return;
   const place = jurisdiction === "" ? "stored in no jurisdiction" : `stored in ${jurisdiction}`;
   throw new Error(
-    `Not ${place}, and immovable: ${misplaced.join(", ")}. Delete what holds nothing yet (npx wrangler d1 delete, npx wrangler queues delete), and see docs/deploying.md, Where data is stored, for the rest. Nothing was deployed.`,
+    `Not ${place}, and immovable: ${misplaced.join(", ")}. See docs/deploying.md, What a deployment does. Nothing was deployed.`,
   );
 }

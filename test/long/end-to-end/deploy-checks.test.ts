@@ -94,12 +94,12 @@ test.each<Case>([
     [],
   ],
   [
-    /^Not stored in eu, and immovable: the database public-api, the queue webhook-deliveries, the queue webhook-\S+, the queue webhook-emails\. Delete what holds nothing yet/,
+    /^Not stored in eu, and immovable: the database public-api, the queue webhook-deliveries, the queue webhook-\S+, the queue webhook-emails\. See docs\/deploying\.md, What a deployment does\./,
     (site) => addResources(site, null),
     [],
   ],
   [
-    /^Not stored in eu, and immovable: the queue webhook-emails\. Delete/,
+    /^Not stored in eu, and immovable: the queue webhook-emails\. See/,
     (site) => {
       addResources(site);
       Object.assign(site.cloudflare.queues.at(-1) ?? {}, { jurisdiction: "us" });
