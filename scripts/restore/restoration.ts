@@ -119,7 +119,7 @@ export async function restore(
       ),
       ...(options.skip.includes(SETTINGS)
         ? [
-            "Look in listAuditTrail for webhooks, keys and limits that were created or changed since then: they are gone, or as they were. A secret that was rotated signs again, so rotate it.",
+            "Look in the audit trail (docs/admin.md, Audit trail) for webhooks, keys and limits that were created or changed since then: they are gone, or as they were. A secret that was rotated signs again, so rotate it.",
           ]
         : []),
       ...(await callsMeanwhile(restore, tables)).map(
