@@ -176,7 +176,7 @@ const listed = (items: (string | number)[]) => items.join(", ").replace(/, (?!.*
 test.each([
   [
     "README.md",
-    `holds about ${LEAD_MILLIONS} million leads without their events; its alarm starts at ${FULL_SHARE_MAX * 100}%, so plan with ${Math.floor((FULL_SHARE_MAX * DATABASE_MAX_BYTES) / LEAD_BYTES / 1e6)} million`,
+    `holds about ${LEAD_MILLIONS} million leads without their events; its alarm starts at ${FULL_SHARE_MAX * 100}%, so plan for ${Math.floor((FULL_SHARE_MAX * DATABASE_MAX_BYTES) / LEAD_BYTES / 1e6)} million`,
   ],
   ["docs/deploying.md", `\`wrangler.toml\` is ${JURISDICTIONS.replaceAll('"', "`")}, or empty`],
   ["docs/performance.md", `which is ${LEAD_MILLIONS} million leads`],
@@ -196,7 +196,7 @@ test.each([
   ["docs/deliveries.md", `after pauses of ${listed(CIRCUIT_OUTAGE_SECONDS.slice(0, -1))} s`],
   ["docs/deliveries.md", `then every ${CIRCUIT_OUTAGE_SECONDS.at(-1)} s`],
   ["docs/deliveries.md", `more than ${shown(PENDING_MAX)} pending deliveries`],
-  ["docs/deliveries.md", `unless more than ${shown(PENDING_MAX)} wait`],
+  ["docs/deliveries.md", `only if more than ${shown(PENDING_MAX)} wait`],
   ["docs/oncall.md", `no check has run for ${SWEPT_WITHIN_MS / MINUTE_MS} min`],
   ["docs/oncall.md", `not respond within ${seconds(DATABASE_TIMEOUT_MS)} s`],
   ["docs/oncall.md", `If more than ${shown(PENDING_MAX)} deliveries`],
