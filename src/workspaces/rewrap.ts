@@ -10,14 +10,18 @@ import { isWritable } from "./write-lock.ts";
 
 export const Resealed = z.object({
   resealed: z.int(),
-  remaining: z.int().describe("those still under other keys, except unreadable ones"),
+  remaining: z
+    .int()
+    .describe(
+      "those still under other keys, except unreadable ones; while a workspace moves, its key remains, so call it again two minutes after the move",
+    ),
   unreadable: z.int().describe("those that no key can decrypt; the log names their workspaces"),
 });
 export type Resealed = z.infer<typeof Resealed>;
 
 /**
  * Re-encrypts (rewraps) up to `limit` data keys under the first key of the ring. Skips those that no key of the ring
- * can decrypt.
+ * can decrypt, and those of workspaces that are being moved.
  */
 export async function rewrapDataKeys(
   db: Database,
@@ -26,17 +30,13 @@ export async function rewrapDataKeys(
 ): Promise<Resealed> {
   const { id, sealedDataKey } = workspaces;
   const keyId = sealingKeyId(ring);
-  const isUnderOther = and(
-    sql`substr(${sealedDataKey}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`,
-    // The data key of a workspace that has moved is rewrapped in the database where it lives now.
-    isWritable(id),
-  );
+  const isUnderOther = sql`substr(${sealedDataKey}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
   const result = { resealed: 0, unreadable: 0 };
   for (let after: string | undefined = ""; after !== undefined && result.resealed < limit; ) {
     const found: { id: string; sealedDataKey: string }[] = await db
       .select({ id, sealedDataKey: sql<string>`${sealedDataKey}` })
       .from(workspaces)
-      .where(and(isUnderOther, gt(id, after)))
+      .where(and(isUnderOther, isWritable(id), gt(id, after)))
       .orderBy(id)
       .limit(limit - result.resealed);
     const keys = await Promise.all(found.map((workspace) => rewrap(ring, workspace)));
@@ -53,6 +53,7 @@ export async function rewrapDataKeys(
     result.unreadable += unreadable.length;
     after = found.at(-1)?.id;
   }
+  // A locked data key counts, because a move copies it from here to another database, as it is.
   const left = await db.$count(workspaces, isUnderOther);
   return { ...result, remaining: left - result.unreadable };
 }

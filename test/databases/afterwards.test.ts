@@ -1,15 +1,16 @@
+import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { connect } from "../../src/db/client.ts";
 import { announceProblems } from "../../src/email/announce.ts";
 import type { EmailMessage } from "../../src/email/queue.ts";
 import { sweep } from "../../src/sweep.ts";
 import { openedDataKeys } from "../../src/workspaces/data-keys.ts";
-import { exportAll, Platform } from "../support/api.ts";
+import { deployedAs, exportAll, openApi, Platform, platformOf } from "../support/api.ts";
 import { databaseOf, NAMES, rowsIn, valueIn } from "../support/databases.ts";
 import { consumeBodies, DAY_MS, isolated, MINUTE_MS } from "../support/deliveries.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { mailbox } from "../support/mailbox.ts";
-import { cleanUp, moved, moveUntil, openWithLeads } from "../support/moves.ts";
+import { cleanUp, idsIn, moved, moveUntil, openWithLeads } from "../support/moves.ts";
 import { insertSubscriptions } from "../support/rows.ts";
 
 keepLog();
@@ -73,6 +74,34 @@ test("leads move with their data key, which is left nowhere", async () => {
   await cleanUp();
   expect([await shown(), await keys()]).toEqual([before, [null, null, key]]);
 });
+
+test.each([
+  ["copying", 1],
+  // Both databases have the data key.
+  ["switching", 2],
+  ["cleanup", 1],
+] as const)(
+  "resealSecrets counts the data key of a workspace that moves, and re-encrypts it afterwards: %s",
+  async (stage, remaining) => {
+    const { workspaceId, leadIds, apiKey, ids } = await openWithLeads();
+    const newKey = "new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
+    const rotated = platformOf({ ...env, ENCRYPTION_KEYS: `${newKey},${env.ENCRYPTION_KEYS}` });
+    const resealAll = async () => {
+      let call = await rotated.resealSecrets({});
+      while (call.resealed > 0) call = await rotated.resealSecrets({});
+      return call;
+    };
+    expect(await leadIds()).toEqual(ids);
+    await moveUntil(workspaceId, stage);
+    expect(await resealAll()).toEqual({ resealed: 0, remaining, unreadable: 0 });
+    await moved(workspaceId, "DB_3");
+    await cleanUp();
+    expect(await resealAll()).toEqual({ resealed: 0, remaining: 0, unreadable: 0 });
+    openedDataKeys.clear();
+    const alone = openApi(apiKey, deployedAs({ ...env, ENCRYPTION_KEYS: newKey }));
+    expect((await idsIn(alone, "leads")).sort()).toEqual(ids);
+  },
+);
 
 test("an export that was begun before a move shows each subscription once", async () => {
   const { workspaceId } = await openWithLeads();

@@ -121,11 +121,12 @@ test("resealSecrets makes the old keys unnecessary to read leads and to sign del
   expect(await receivedBy({ url })).toHaveLength(1);
 });
 
-test("resealSecrets skips a workspace that is locked for a move", async () => {
+test("resealSecrets counts a workspace that is locked for a move, and skips it", async () => {
   const [locked = "", other = ""] = await createAll(2);
   const lock = env.DB.prepare("UPDATE workspaces SET write_lock = ? WHERE id = ?");
   await lock.bind("locked", locked).run();
-  expect(await reseal()).toEqual({ resealed: 1, remaining: 0, unreadable: 0 });
+  expect(await reseal()).toEqual({ resealed: 1, remaining: 1, unreadable: 0 });
   expect(await readable([other])).toBe(1);
   await lock.bind(null, locked).run();
+  expect(await reseal()).toEqual({ resealed: 1, remaining: 0, unreadable: 0 });
 });
