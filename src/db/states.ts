@@ -48,3 +48,21 @@ export function isUnsuccessful(): SQL {
   return sql`(${deliveries.state} IN ('exhausted', 'cancelled')
     OR (${deliveries.state} = 'pending' AND ${deliveries.priority} = ${sql.raw(`${PRIORITY.retry}`)}))`;
 }
+
+/**
+ * SQL condition: the workspace lives here and is not being moved. A statement that writes rows of several
+ * workspaces must include it, because one locked workspace aborts the whole statement.
+ */
+export function isWritable(workspaceId: Column): SQL {
+  return sql`NOT EXISTS (SELECT 1 FROM ${workspaces} AS locked
+    WHERE locked.id = ${workspaceId} AND locked.write_lock IS NOT NULL)`;
+}
+
+/**
+ * SQL condition: the workspace is writable, or is draining before a move. Only the outcomes of requests in flight are still
+ * recorded then, because the move waits for them.
+ */
+export function isWritableOrDraining(workspaceId: Column): SQL {
+  return sql`NOT EXISTS (SELECT 1 FROM ${workspaces} AS locked
+    WHERE locked.id = ${workspaceId} AND locked.write_lock IN ('locked', 'arriving'))`;
+}

@@ -6,8 +6,13 @@ import { CLEANUP_MAX } from "../db/budget.ts";
 import { qb } from "../db/builder.ts";
 import { combine, counted, type Part, prepared, readAs, type Statements } from "../db/client.ts";
 import { deliveries, PRIORITY, replays, subscriptions } from "../db/schema.ts";
-import { isCancelledLazily, isUnsuccessful, PENDING, UNSUCCESSFUL } from "../db/states.ts";
-import { isWritable } from "../workspaces/write-lock.ts";
+import {
+  isCancelledLazily,
+  isUnsuccessful,
+  isWritable,
+  PENDING,
+  UNSUCCESSFUL,
+} from "../db/states.ts";
 import { isInLine, LINES, RESEND, subscriptionsWithPending } from "./due.ts";
 import type { WakeUp } from "./wake.ts";
 

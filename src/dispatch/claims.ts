@@ -12,7 +12,7 @@ import {
   replays,
   subscriptions,
 } from "../db/schema.ts";
-import { isActive } from "../db/states.ts";
+import { isActive, isWritable, isWritableOrDraining } from "../db/states.ts";
 import {
   countAttempts,
   countsToAdd,
@@ -32,7 +32,6 @@ import type { Destination, DueDelivery } from "../delivery/send.ts";
 import type { QueueName, WakeUpFacts } from "../delivery/wake.ts";
 import { earlierSecretsAt } from "../endpoints/secrets.ts";
 import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
-import { isWritable, isWritableOrDraining } from "../workspaces/write-lock.ts";
 
 /*
  * The two transactions of a dispatch. `claim` leases a subscription and reads what may be sent now. `settle` records the

@@ -17,7 +17,7 @@ import {
   subscriptions,
   workspaces,
 } from "../db/schema.ts";
-import { isWritable } from "../workspaces/write-lock.ts";
+import { isWritable } from "../db/states.ts";
 import { FACTS, trueSince } from "./facts.ts";
 
 /** Maximum subscriptions that one query returns, which is more than a workspace may have. */

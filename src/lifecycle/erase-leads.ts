@@ -5,8 +5,8 @@ import { CLEANUP_MAX } from "../db/budget.ts";
 import { insertFrom } from "../db/builder.ts";
 import { combine, type Part, type Statements } from "../db/client.ts";
 import { erasedLeads, events, leads } from "../db/schema.ts";
+import { isWritable } from "../db/states.ts";
 import { ownedTable } from "../workspaces/table-registry.ts";
-import { isWritable } from "../workspaces/write-lock.ts";
 import { deleteRows } from "./erase.ts";
 
 /**

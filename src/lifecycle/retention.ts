@@ -4,9 +4,9 @@ import { DAY_MS, HOUR_MS, MINUTE_MS } from "../contract/time.ts";
 import { CLEANUP_MAX } from "../db/budget.ts";
 import { commit, type Database } from "../db/client.ts";
 import { deliveries, events, workspaces } from "../db/schema.ts";
+import { isWritable } from "../db/states.ts";
 import { findPosition, updatePosition } from "../db/sweep-positions.ts";
 import { ownedTable } from "../workspaces/table-registry.ts";
-import { isWritable } from "../workspaces/write-lock.ts";
 import { deleteRows } from "./erase.ts";
 
 /** The retention of settled events, which have no pending delivery. An event is deleted if either limit is exceeded. */

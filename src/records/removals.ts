@@ -5,7 +5,7 @@ import { CLEANUP_MAX } from "../db/budget.ts";
 import { inJson, qb } from "../db/builder.ts";
 import { commit, counted, type Database, type Part, query, type Statements } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
-import { isWritable } from "../workspaces/write-lock.ts";
+import { isWritable } from "../db/states.ts";
 
 const IS_REMOVED = isNotNull(automations.removedAt);
 const HAS_RUNS = sql`EXISTS (SELECT 1 FROM ${runs} WHERE ${runs.automationId} = ${automations.id})`;

@@ -14,10 +14,9 @@ import {
   replays,
   subscriptions,
 } from "../db/schema.ts";
-import { PENDING } from "../db/states.ts";
+import { isWritable, PENDING } from "../db/states.ts";
 import type { AuditEntry } from "../workspaces/audit-trail.ts";
 import type { ReplayView } from "../workspaces/views.ts";
-import { isWritable } from "../workspaces/write-lock.ts";
 import type { ResentEvent } from "./make-pending.ts";
 
 /*

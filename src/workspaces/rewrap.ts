@@ -3,10 +3,10 @@ import { and, eq, gt, sql } from "drizzle-orm";
 import { qb } from "../db/builder.ts";
 import { combine, commit, type Database } from "../db/client.ts";
 import { workspaces } from "../db/schema.ts";
+import { isWritable } from "../db/states.ts";
 import type { KeyRing } from "../encryption/key-ring.ts";
 import { open, seal, sealingKeyId } from "../encryption/seal.ts";
 import { log } from "../log.ts";
-import { isWritable } from "./write-lock.ts";
 
 export const Resealed = z.object({
   resealed: z.int(),

@@ -19,8 +19,7 @@ import { beingErased, queryIfReachable } from "./placement.ts";
  * - placement.ts finds the database where a workspace lives.
  * - key-rows.ts has the rows of API keys, data-keys.ts the data encryption key, and rewrap.ts re-encrypts data keys.
  * - audit-trail.ts has the calls and changes.
- * - write-guard.ts checks the access of a request in the transaction of its write. write-lock.ts says whether a
- *   workspace may be written to while it moves.
+ * - write-guard.ts checks in the transaction of a write that it may still be made.
  * - table-registry.ts lists the tables with data of workspaces, and rows.ts reads their rows.
  */
 

@@ -96,6 +96,7 @@ export const EVENTS: Fault[] = [
     ["history/ledger.ts", "age(b) - age(a)", "age(a) - age(b)", "the oldest pending delivery of all databases is shown"],
     ["history/ledger.ts", "row.created === pending + row.delivered + row.exhausted + cancelled", "true", "the ledger adds up, or says that it does not"],
     ["events/outbox.ts", "${isListing} AND ${isActive()}", "${isListing}", "an event is owed to active subscriptions only"],
+    ["db/states.ts", "AND locked.write_lock IS NOT NULL)`", "AND 0)`", "what writes to several workspaces leaves out one that is locked"],
     ["db/states.ts", "AND ${workspaces.accessGranted}))`", "))`", "nothing is posted for a workspace without access"],
     ["delivery/policy.ts", "outcome.status < 300", "outcome.status < 400", "a redirect is a failure"],
     ["delivery/post.ts", 'redirect: "manual"', 'redirect: "follow"', "a redirect is not followed"],
