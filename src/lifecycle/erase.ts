@@ -40,7 +40,7 @@ import {
 
 /**
  * Begins to erase a workspace, in its own database. From now on, it cannot be moved or get access, and no record is
- * stored for it (`failIfErasing` in recording/record.ts).
+ * stored for it (`failIfErasing` in workspaces/write-guard.ts).
  *
  * @returns whether it is moving, so that it cannot be erased now.
  */

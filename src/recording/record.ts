@@ -1,5 +1,4 @@
 import { z } from "@hono/zod-openapi";
-import { sql } from "drizzle-orm";
 import { Instant, several } from "../contract/fields.ts";
 import { RECORD_MAX_BYTES, REPORTED_AHEAD_MAX_MS } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
@@ -7,15 +6,14 @@ import {
   combine,
   commit,
   type Database,
-  prepared,
   readAs,
   type Statements,
   withoutRetries,
 } from "../db/client.ts";
-import { workspaces } from "../db/schema.ts";
 import { selectWakeUps, sendWakeUps } from "../delivery/wake.ts";
 import { Name, Reference } from "../primitives/text.ts";
 import { beingErased, findPlacement, refuseMissing } from "../workspaces/placement.ts";
+import { failIfErasing, isErasing } from "../workspaces/write-guard.ts";
 
 /*
  * Writes records with their events. This file commits a call that records what the platform reports, and has what these
@@ -92,22 +90,6 @@ export async function record<Input extends { workspaceId: string }, Changed>(
   });
   ctx.waitUntil(sendWakeUps(env, database, wakeUps));
   return { ids, changed, database };
-}
-
-/** Not a JSON path, so a statement with it fails. The error quotes it. */
-const ERASING = "write refused: erasing";
-
-/**
- * A statement that fails if the workspace is being erased. It passes for an unknown workspace. Clients and the portal need
- * no such statement, because an erasure ends the access of its workspace before it deletes anything.
- */
-const failIfErasing = prepared(
-  sql`SELECT json_extract('{}', iif((SELECT ${workspaces.erasing} FROM ${workspaces}
-    WHERE ${workspaces.id} = ${sql.placeholder("workspaceId")}), ${ERASING}, '$'))`,
-);
-
-function isErasing(error: unknown): boolean {
-  return error instanceof Error && error.message.includes(ERASING);
 }
 
 /**

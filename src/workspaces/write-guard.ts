@@ -6,8 +6,9 @@ import { type Guard, type Part, prepared } from "../db/client.ts";
 import { workspaces } from "../db/schema.ts";
 
 /*
- * Access may end between the admission of a request and its write. So the write checks the access again, in its own
- * transaction. A call that ends access changes a row of the same database, so the second of the two sees the first.
+ * Access may end between the admission of a request and its write, and a workspace may begin to be erased. So the write
+ * checks that again, in its own transaction. A call that ends access, or erases, changes a row of the same database, so the
+ * second of the two sees the first.
  */
 
 /** The credential of a request: an API key, or a portal session by its time of issue. */
@@ -17,8 +18,8 @@ type Credential = { keyId: string } | { issuedAt: number };
 const REVOKED_KEPT_MS = HOUR_MS;
 
 /**
- * Makes the database of a workspace reject writes with a key. The directory has revoked the key, but it may be another
- * database, which no transaction of this one can read. Keys are dropped by age, so that no number of other revocations
+ * Makes the database of a workspace reject writes with a key, which the caller (`endKey` in platform/api-keys.ts) has
+ * revoked in the directory. That may be another database, which no transaction of this one can read. Keys are dropped by age, so that no number of other revocations
  * makes a key valid again.
  */
 export function refuseWrites(workspaceId: string, keyId: string, now: number): Part {
@@ -37,10 +38,11 @@ const REFUSED = "write refused: ";
 const PERMITTED = "$";
 const ENDED: ErrorCode = "invalid_api_key";
 const DENIED: ErrorCode = "workspace_access_denied";
+const ERASING = "erasing";
 
 /**
- * Prepares a statement that fails if a request may not write, and so undoes its transaction. If the key has ended, it
- * amounts to
+ * Prepares a statement that fails if a call may not write, and so undoes its transaction. If the key has ended, it amounts
+ * to
  *
  *     SELECT json_extract('{}', 'write refused: invalid_api_key')
  *
@@ -52,27 +54,43 @@ const DENIED: ErrorCode = "workspace_access_denied";
  * rows says nothing of the reason.
  *
  * @param path SQL: the path for the row of the workspace.
+ * @param unknown the path for a workspace without a row.
  */
-function failIfRefused(path: SQL) {
+function failIfRefused(path: SQL, unknown: string) {
   const found = sql`SELECT ${path} FROM ${workspaces} WHERE ${workspaces.id} = ${sql.placeholder("workspaceId")}`;
-  // An erased workspace has no row.
-  return prepared(sql`SELECT json_extract('{}', coalesce((${found}), ${REFUSED + ENDED}))`);
+  return prepared(sql`SELECT json_extract('{}', coalesce((${found}), ${unknown}))`);
 }
 
 const isRevoked = sql`${sql.placeholder("keyId")} IN (SELECT key FROM json_each(${workspaces.revokedKeys}))`;
 const hasEnded = sql`${sql.placeholder("issuedAt")} <= ${workspaces.sessionsNotBefore}`;
 
-// The codes come in the order in which an admission checks them.
+// The codes come in the order in which an admission checks them. An erased workspace has no row.
 const failIfKeyEnded = failIfRefused(
   sql`CASE WHEN ${isRevoked} THEN ${REFUSED + ENDED} WHEN NOT ${workspaces.accessGranted} THEN ${REFUSED + DENIED} ELSE ${PERMITTED} END`,
+  REFUSED + ENDED,
 );
 const failIfSessionEnded = failIfRefused(
   sql`CASE WHEN NOT ${workspaces.accessGranted} THEN ${REFUSED + DENIED} WHEN ${hasEnded} THEN ${REFUSED + ENDED} ELSE ${PERMITTED} END`,
+  REFUSED + ENDED,
 );
 
 /**
+ * A statement that fails if the workspace is being erased (`isErasing`). It passes for an unknown one. It is for calls of
+ * the platform, because an erasure ends the access of clients and of the portal before it deletes anything.
+ */
+export const failIfErasing = failIfRefused(
+  sql`iif(${workspaces.erasing}, ${REFUSED + ERASING}, ${PERMITTED})`,
+  PERMITTED,
+);
+
+/** Whether an error is that of `failIfErasing`. */
+export function isErasing(error: unknown): boolean {
+  return error instanceof Error && error.message.includes(REFUSED + ERASING);
+}
+
+/**
  * Makes the guard of a request's writes: a transaction fails with the refusal of an admission if the access of the
- * request has ended.
+ * request has ended. A request that writes nothing is not checked again.
  */
 export function guardWrites(workspaceId: string, credential: Credential): Guard {
   const { queries } =

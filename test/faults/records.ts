@@ -112,7 +112,7 @@ export const RECORDS: Fault[] = [
   ...faultsIn("workspaces/", [
     ["write-guard.ts", "CASE WHEN ${isRevoked} THEN ${REFUSED + ENDED} WHEN", "CASE WHEN", "a key that was revoked after the admission writes nothing"],
     ["write-guard.ts", " WHEN ${hasEnded} THEN ${REFUSED + ENDED} ELSE", " ELSE", "a session that has ended after the admission writes nothing"],
-    ["write-guard.ts", "coalesce((${found}), ${REFUSED + ENDED})", "coalesce((${found}), '$')", "a request of a workspace that was erased after the admission writes nothing"],
+    ["write-guard.ts", "  REFUSED + ENDED,\n);\nconst failIfSessionEnded", "  PERMITTED,\n);\nconst failIfSessionEnded", "a request of a workspace that was erased after the admission writes nothing"],
     ["rewrap.ts", "after = found.at(-1)?.id;", "after = undefined;", "an unreadable data key stops no other"],
     ["key-rows.ts", "or(isNull(expiresAt), gt(expiresAt, now))", "undefined", "a rolled key expires"],
     ["key-rows.ts", "isNull(revokedAt), isNull(expiresAt));", "isNull(revokedAt));", "a key is rolled once"],
@@ -129,7 +129,6 @@ export const RECORDS: Fault[] = [
     ["data-keys.ts", " WHERE ${workspaces.id} = ${workspaceId})", ")", "each workspace has its own data key"],
     ["table-registry.ts", "secret: [leads.sealed],", "", "an export has no ciphertext"],
     ["table-registry.ts", "secret: [apiKeys.keyHash],", "", "an export has no hash of a key"],
-    ["write-lock.ts", "AND locked.write_lock IS NOT NULL)`", "AND 0)`", "what writes to several workspaces leaves out one that is locked"],
     ["workspaces.ts", "eq(itsWorkspace, workspaces.id), isNull(deletedAt)", "isNull(deletedAt)", "the portal shows no other workspace's subscription"],
     ["rows.ts", "> (${commaList(position.map", ">= (${commaList(position.map", "no page of an export repeats a row"],
     ["rewrap.ts", "isUnderOther, isWritable(id), gt(", "isUnderOther, gt(", "a data key of a workspace that is moving is left out"],
