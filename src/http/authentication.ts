@@ -34,10 +34,9 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   if (c.req.method === "GET" || c.req.method === "HEAD") return handleRead(c, next, keyHash);
   // The `jsonBody` of the route gets the same text, or throws the same error.
   await readBody(c).catch(() => {});
-  const database = await admit(c, keyHash);
-  const guard = guardWrites(c.get("workspaceId"), { keyId: c.get("keyId") });
-  c.set("database", database);
-  c.set("db", openDatabase(c.env, database, guard));
+  const { workspaceId, keyId, database } = await admit(c, keyHash);
+  const db = openDatabase(c.env, database, guardWrites(workspaceId, { keyId }));
+  c.set("placement", { database, db });
   await next();
 });
 
@@ -48,20 +47,21 @@ async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Prom
     const admission = admit(c, keyHash).finally(() => keyResults.endEarlyRead(keyHash));
     return readEarly(c, next, known, admission);
   }
-  const database = await admit(c, keyHash);
+  const { database } = await admit(c, keyHash);
   c.set("readAdmitted", (work) => work(openDatabase(c.env, database)));
   return next();
 }
 
 /**
  * Handles a read while the key's gate decides. The result is dropped if the gate refuses the request, and read again if
- * the gate names another database, because the workspace has moved.
+ * the workspace may have moved meanwhile. If it moves later, the rows are still in the database that it has left
+ * (`LEFT_BEHIND_MS` in moving/move.ts).
  */
 async function readEarly(
   c: Context<AppEnv>,
   next: Next,
   known: KeyAdmission,
-  admission: Promise<string>,
+  admission: Promise<KeyAdmission>,
 ): Promise<void> {
   // Its failure is thrown at the end.
   admission.catch(() => {});
@@ -70,8 +70,8 @@ async function readEarly(
     const early = work(openDatabase(c.env, known.database));
     // A failure only matters once the request is admitted.
     early.catch(() => {});
-    const database = await admission;
-    return database === known.database ? early : work(openDatabase(c.env, database));
+    const { database, statusReadAt } = await admission;
+    return statusReadAt === known.statusReadAt ? early : work(openDatabase(c.env, database));
   });
   await next();
   // A refusal, or an error of the gate, takes the place of the route's own response, such as a 400. If the route awaited its
@@ -101,9 +101,9 @@ export async function identifyKey(c: Context<AppEnv>): Promise<string> {
  * Lets the key's gate decide about a request. Sets the key, the workspace and the window of the request, for the
  * handlers, the headers and the log.
  *
- * @returns the name of the workspace's database.
+ * @throws ApiError if the gate refuses it.
  */
-export async function admit(c: Context<AppEnv>, keyHash: string): Promise<string> {
+export async function admit(c: Context<AppEnv>, keyHash: string): Promise<KeyAdmission> {
   const calledAt = Date.now();
   const uncounted = keyResults.takeUncounted(keyHash);
   const result = await callWithRetries(c.env, c.env.KEY_GATE, keyHash, (gate) =>
@@ -112,7 +112,7 @@ export async function admit(c: Context<AppEnv>, keyHash: string): Promise<string
   keyResults.set(keyHash, result, calledAt);
   if (result.verdict !== "admitted") throw await refusalOf(c, result);
   setIdentity(c, result);
-  return result.database;
+  return result;
 }
 
 function setIdentity(

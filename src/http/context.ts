@@ -6,6 +6,7 @@ import type { PortalGrant } from "../contract/portal-token.ts";
 import { type Feature, isServed } from "../contract/served.ts";
 import type { Database } from "../db/client.ts";
 import type { RateLimit } from "../rate-limit/window.ts";
+import type { Placement } from "../workspaces/placement.ts";
 
 /** The bindings and variables of a Hono context. */
 export interface AppEnv {
@@ -30,15 +31,14 @@ export interface AppEnv {
     immutable: boolean | undefined;
     /** The request body, or the error of one that cannot be used; undefined until `readBody` reads it. */
     body: Promise<string> | undefined;
-    /** The id of the key, once it is known to be valid. */
+    /** The id of the key; undefined until its gate has found it, and in the portal. */
     keyId: string;
     /** The pseudonym of the IP address in the log, for a request that must authenticate. */
     address: string | undefined;
+    /** The workspace of the key or of the session. A read sets it before it is admitted, so a refused one logs it, too. */
     workspaceId: string;
     /** The workspace's database, for a write or a request of the portal. */
-    db: Database;
-    /** The name of `db`. */
-    database: string;
+    placement: Placement;
     /**
      * Reads from the workspace's database for a `GET` (`handleRead`). Returns once the request is admitted, or throws the
      * refusal. The work may begin before, and may be done twice.

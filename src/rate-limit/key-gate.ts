@@ -47,6 +47,11 @@ export interface KeyAdmission {
   rateLimit: RateLimit;
   /** The name of the workspace's database. */
   database: string;
+  /**
+   * When the gate read the key's status. While it is the same, the workspace has not moved, not even away and back, because
+   * a move makes the gate read the status again.
+   */
+  statusReadAt: number;
 }
 
 /** The result of a gate for one request. */
@@ -62,7 +67,9 @@ export interface UncountedRefusals {
 interface CachedStatus {
   /** The status; null for a key that is unknown, revoked or expired, which will never be valid again. */
   status: KeyStatus | null;
-  /** When the status must be read again, in Unix milliseconds. */
+  /** When it was read, in Unix milliseconds. */
+  readAt: number;
+  /** When it must be read again, in Unix milliseconds. */
   until: number;
 }
 
@@ -118,8 +125,8 @@ export class KeyGate extends DurableObject<Env> {
   }
 
   #decide(now: number): GateResult {
-    const status = this.#cached?.status;
-    if (!status) return { verdict: "unknown_key" };
+    if (!this.#cached?.status) return { verdict: "unknown_key" };
+    const { status, readAt } = this.#cached;
     const rule: Rule = {
       limit: status.requestsPerWindow ?? Number(this.env.QUOTA_REQUESTS),
       windowMs: Number(this.env.QUOTA_WINDOW_SECONDS) * 1000,
@@ -142,7 +149,7 @@ export class KeyGate extends DurableObject<Env> {
       this.#countRefused({ at: now, count: 1 });
       return { verdict: "rate_limited", ...known };
     }
-    return { verdict: "admitted", ...known, database: status.database };
+    return { verdict: "admitted", ...known, database: status.database, statusReadAt: readAt };
   }
 
   /** Drops the cached status, which the platform has changed. Once this returns, no request is admitted on it. */
@@ -183,7 +190,7 @@ export class KeyGate extends DurableObject<Env> {
     // If the status changed while it was read, this may be the previous one, and `admit` looks it up again.
     if (version !== this.#statusVersion) return;
     const endsAt = status?.expiresAt ?? Number.POSITIVE_INFINITY;
-    this.#cached = { status, until: Math.min(now + STATUS_MAX_AGE_MS, endsAt) };
+    this.#cached = { status, readAt: now, until: Math.min(now + STATUS_MAX_AGE_MS, endsAt) };
     // An unknown key is not stored, so that a flood of invented keys leaves nothing behind.
     if (status) this.ctx.storage.kv.put("status", this.#cached);
   }

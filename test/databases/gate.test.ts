@@ -23,8 +23,9 @@ import {
 } from "../support/databases.ts";
 import { admitBeside } from "../support/gates.ts";
 import { countHops } from "../support/hops.ts";
+import { interposedObjects } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
-import { hangMover, moved } from "../support/moves.ts";
+import { cleanUp, hangMover, moved } from "../support/moves.ts";
 
 const lines = keepLog();
 
@@ -127,6 +128,35 @@ describe("an isolate that remembers a different database than the gate returns",
       expect(body).toMatchObject({ data: [{ name: "of DB_3" }, { name: "of DB_2" }] });
       expect(keyResults.beginEarlyRead(keyHash)).toMatchObject({ database: "DB_3" });
     }
+  });
+
+  test.each([
+    ["a list, whole", "/v1/leads", { data: [{ source: "social" }] }],
+    ["one record", "/v1/automations/{id}", { status: "active" }],
+  ])("reads %s, even if the workspace returns during the read", async (_, path, expected) => {
+    const { workspaceId, apiKey, api } = await openGated("DB_2");
+    const automationId = await recordAutomation(workspaceId);
+    await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    await moved(workspaceId, "DB_3");
+    await cleanUp();
+    const mover = await hangMover(workspaceId, ["DB_2", /INSERT INTO "(automations|leads)"/], {
+      to: "DB_2",
+    });
+    const [asked, returned] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const KEY_GATE = interposedObjects(env.KEY_GATE, async (go) => {
+      asked.resolve();
+      await returned.promise;
+      return go();
+    });
+    const slow = openApi(apiKey, deployedAs({ ...env, KEY_GATE }));
+    const reading = slow.get(path.replace("{id}", automationId));
+    // It has read from `DB_2` by then, which lacks these rows.
+    await asked.promise;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    await mover.release();
+    returned.resolve();
+    expect(await reading).toMatchObject({ status: 200, body: expected });
   });
 
   test("writes to the right one", async () => {

@@ -46,7 +46,7 @@ async function hangMovers(
 ) {
   const movers: [step: string, late: Awaited<ReturnType<typeof hangMover>>][] = [];
   for (const [step, moment] of steps)
-    movers.push([step, await hangMover(workspaceId, moment, hasMore)]);
+    movers.push([step, await hangMover(workspaceId, moment, { hasMore })]);
   return movers;
 }
 

@@ -70,10 +70,14 @@ export async function moved(workspaceId: string, ...databases: string[]): Promis
   }
 }
 
-/** A mover to DB_3 that hangs right before it makes a transaction. */
-export async function hangMover(workspaceId: string, moment: Moment, hasMore = () => true) {
+/** A mover that hangs right before it makes a transaction. */
+export async function hangMover(
+  workspaceId: string,
+  moment: Moment,
+  { to = "DB_3", hasMore = () => true as boolean } = {},
+) {
   const { env, hung, release } = hangingBefore(moment);
-  const moving = advanceMove(env, workspaceId, "DB_3", hasMore);
+  const moving = advanceMove(env, workspaceId, to, hasMore);
   const ended = moving.catch(() => {});
   await hung;
   return {

@@ -66,8 +66,7 @@ export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promis
   if (webhookId !== null && !access.webhookFound) throw new ApiError("webhook_not_found");
   const { database, db } = placement;
   const guard = guardWrites(workspaceId, { issuedAt });
-  c.set("database", database);
-  c.set("db", isChange ? openDatabase(c.env, database, guard) : db);
+  c.set("placement", { database, db: isChange ? openDatabase(c.env, database, guard) : db });
   c.set("portal", { grant, name: access.name });
   await next();
 }

@@ -119,7 +119,7 @@ portal.post("/portal/api/webhooks", async (c) => {
 portal.delete("/portal/api/webhooks/:webhookId", async (c) => {
   const { webhookId } = c.req.param();
   await inSession(c, "deleteWebhook", async (noteChange) => {
-    const before = showFields(await findFields(c.get("db"), webhookId));
+    const before = showFields(await findFields(c.get("placement").db, webhookId));
     await noteChange({ webhookId, before });
     await unsubscribe(c, webhookId);
   });
@@ -156,7 +156,7 @@ async function perform(c: Context<AppEnv>, name: PlatformMethod): Promise<object
     env: c.env,
     ctx: c.executionCtx,
     actor: c.get("portal").grant.actor,
-    placement: { database: c.get("database"), db: c.get("db") },
+    placement: c.get("placement"),
   };
   const performed = await inSession(c, name, (noteChange) => run({ ...call, noteChange }, value));
   return performed as object;

@@ -119,8 +119,9 @@ automationRoutes.openapi(
     const { status } = c.req.valid("json");
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
     const workspaceId = c.get("workspaceId");
-    const { row, wakeUps } = await controlAutomation(c.get("db"), workspaceId, id, status);
-    c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("database"), wakeUps));
+    const { db, database } = c.get("placement");
+    const { row, wakeUps } = await controlAutomation(db, workspaceId, id, status);
+    c.executionCtx.waitUntil(sendWakeUps(c.env, database, wakeUps));
     return c.json(toAutomation(row), 200);
   },
 );

@@ -205,7 +205,7 @@ export async function subscribe(
   idempotencyKey: string | null = null,
   noteChange: NoteChange,
 ): Promise<WebhookWithSecret> {
-  const db = c.get("db");
+  const { db } = c.get("placement");
   const workspaceId = c.get("workspaceId");
   const keyId = c.get("keyId");
   const createdAt = Date.now();
@@ -279,8 +279,9 @@ export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<Chang
   c.set("webhookId", id);
   const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
   // The deletion is tried once. If its reply was lost, a second try would wrongly give 404.
-  const { fields, wakeUps } = await commit(withoutRetries(c.get("db")), deletion);
+  const { db, database } = c.get("placement");
+  const { fields, wakeUps } = await commit(withoutRetries(db), deletion);
   if (!fields) throw new ApiError("webhook_not_found");
-  c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("database"), wakeUps));
+  c.executionCtx.waitUntil(sendWakeUps(c.env, database, wakeUps));
   return showFields(fields);
 }

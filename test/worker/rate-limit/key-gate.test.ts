@@ -27,7 +27,7 @@ async function openGate(requestsPerWindow?: number) {
     admit: (now = NOW) => key.admit(now),
     admitted: (remaining: number) => ({
       ...{ ...ADMITTED, ...known, rateLimit: rateLimit(remaining) },
-      database: "DB",
+      ...{ database: "DB", statusReadAt: expect.any(Number) },
     }),
     exceeded: (resetMs?: number) => ({
       ...{ verdict: "rate_limited", ...known },
