@@ -72,9 +72,9 @@ export class KeyResults {
   set(keyHash: string, result: GateResult, calledAt: number): void {
     const known = this.#last.get(keyHash);
     if (known && calledAt < known.calledAt) return;
-    // Another request may have begun a read, or repeated a 429, during the call.
-    const { earlyReads = 0, uncounted } = known ?? {};
-    this.#last.set(keyHash, { result, calledAt, earlyReads, uncounted });
+    // Reads whose client has hung up never end, so they are counted until the end of their window only.
+    const earlyReads = known && hasWindow(known, calledAt) ? known.earlyReads : 0;
+    this.#last.set(keyHash, { result, calledAt, earlyReads, uncounted: known?.uncounted });
   }
 
   /**
@@ -92,6 +92,7 @@ export class KeyResults {
   /** Ends a read that has begun early, once the gate has decided, or could not be called. */
   endEarlyRead(keyHash: string): void {
     const known = this.#last.get(keyHash);
+    // It is counted no more if its window has ended.
     if (known) known.earlyReads = Math.max(0, known.earlyReads - 1);
   }
 
@@ -162,6 +163,11 @@ export class FailingAddresses {
     const known = this.#last.get(name);
     return known ? windowAsOf(now, known.rateLimit, known.calledAt) : null;
   }
+}
+
+/** Whether the window of a result is still open. */
+function hasWindow({ result, calledAt }: LastResult, now: number): boolean {
+  return result.verdict !== "unknown_key" && windowAsOf(now, result.rateLimit, calledAt) !== null;
 }
 
 /** Returns a window as of `now`, from a result of a gate; null if it has ended. */

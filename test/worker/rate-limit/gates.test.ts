@@ -125,6 +125,7 @@ const ADMITTED: KeyAdmission = {
   workspaceId: "wks_1",
   rateLimit: { ...RATE_LIMIT, remaining: 2 },
   database: "DB",
+  statusReadAt: 1,
 };
 
 /** The results of gates in an isolate that called the one of `hash` at 0. */
@@ -174,10 +175,21 @@ test("as many reads as the window has left begin early, less those about which t
   decided(1);
   decided(0);
   expect(early()).toBe(0);
-  // In the next window, after a call that failed.
-  results.set("hash", { ...ADMITTED, rateLimit: { ...RATE_LIMIT, remaining: 2 } }, 60_000);
+});
+
+test("early reads whose clients hang up, so that none of them ends, are counted until their window ends", () => {
+  const results = cached(ADMITTED);
+  const early = () => results.beginEarlyRead("hash") !== null;
+  expect([early(), early(), early()]).toEqual([true, true, false]);
+  results.set("hash", ADMITTED, RATE_LIMIT.resetMs - 1);
+  expect(early()).toBe(false);
+  results.set("hash", ADMITTED, 2 * RATE_LIMIT.resetMs);
+  expect([early(), early(), early()]).toEqual([true, true, false]);
+  // One that ends after its window is not counted in this one.
   results.endEarlyRead("hash");
-  expect(early()).toBe(2);
+  results.endEarlyRead("hash");
+  results.endEarlyRead("hash");
+  expect([early(), early(), early()]).toEqual([true, true, false]);
 });
 
 describe("an isolate repeats a refusal", () => {
