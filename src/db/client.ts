@@ -181,7 +181,7 @@ export function combine<const P extends Parts | readonly Part[]>(
   };
 }
 
-/** Maps the result of a part with `read`. */
+/** Maps the result of a part with `read`. The text of its queries is built at once. */
 export function readAs<P extends Part, B>(
   part: P,
   read: (result: ResultOf<P>) => B,

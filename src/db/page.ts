@@ -67,10 +67,14 @@ const FEW = PAGE_MAX_BYTES / RECORD_MAX_BYTES;
 /**
  * Prepares the two queries for a page of a list, and returns the function that reads one. Both return one row more than the
  * page shows. One is for pages of up to `FEW` items, which always fit; the other ends a page at half a megabyte
- * (`boundBytes`). For leads, the first one is:
+ * (`boundBytes`). For leads, they are:
  *
  *     SELECT … FROM leads WHERE workspace_id = :workspaceId AND (created_at, id) < (:at, :id)
  *     ORDER BY created_at DESC, id DESC LIMIT :rows
+ *
+ *     SELECT …, page_bytes FROM
+ *       (SELECT …, sum(BYTES) OVER (ORDER BY created_at DESC, id DESC) AS page_bytes FROM (the first query))
+ *     WHERE page_bytes - BYTES <= 524288 ORDER BY page_bytes
  *
  * The order needs an index that begins with the columns of the other conditions, such as `leads_newest`. A page of
  * up to `FEW` items then reads few rows beyond its own, at any depth (docs/performance.md).

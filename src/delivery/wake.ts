@@ -7,9 +7,9 @@ import { qb } from "../db/builder.ts";
 import { commit, type Database, prepared, query, readAs, type Statements } from "../db/client.ts";
 import { isBound } from "../db/databases.ts";
 import { subscriptions } from "../db/schema.ts";
+import { isWritable } from "../db/states.ts";
 import { logError } from "../log.ts";
 import { chunk } from "../primitives/chunk.ts";
-import { isWritable } from "../workspaces/write-lock.ts";
 import { nextSendAt, subscriptionsWithPending } from "./due.ts";
 
 /*
@@ -94,6 +94,7 @@ export async function noteMessage(db: Database, { subscriptionId, wakeAt }: Wake
 export function selectWakeUps(workspaceId: string, now: number): Statements<WakeUp[]> {
   return readAs(selectFreeSubscriptions({ workspaceId, now }), (rows) =>
     toWakeUps(
+      // All others are woken, even if nothing of theirs is due yet.
       rows.filter(
         ({ nextSendAt, nextMessageAt }) =>
           nextSendAt !== null && !arrivesInTime(nextMessageAt, nextSendAt, now),

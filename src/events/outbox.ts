@@ -57,7 +57,8 @@ export function announce(
   const isSubscriber = sql`${isListing} AND ${isActive()}`;
   // Only ids, so they fit into one parameter, unlike the bodies.
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
-  // The deliveries come first, because they are inserted only while their event is not stored yet.
+  // The deliveries come first, because they are inserted only while their event is not stored yet. So a repetition adds none
+  // for a subscription that was created meanwhile.
   return combine({
     deliveries: insertFrom(
       deliveries,
@@ -86,7 +87,7 @@ export function announce(
           type,
           body: sql`coalesce(draft.value->>'body', '')`,
           leadId: sql`iif(draft.value->>'body' IS NULL, draft.value->>'subject', NULL)`,
-          // The deliveries of an event are found through these ids.
+          // Deliveries have no index by event alone. They are found by these ids and that of the event.
           owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isSubscriber})`,
           createdAt: now,
         },

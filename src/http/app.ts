@@ -23,8 +23,8 @@ export const app = newApp();
 
 app.onError(handleError);
 app.notFound(handleNotFound);
-// Sets the headers that every response has, and logs the request. It comes first, so that it sees the final response: while
-// a body is drained, a read that was given up may still fail, and its error then replaces the response.
+// Sets the headers that every response has, and logs the request. It comes first, so that it sees the final response. While
+// a body is drained, a read that was given up may still fail, which replaces the response (`handleError`).
 app.use(finishResponse);
 // Keeps the connection usable if the request body is left unread.
 app.use(drainBody);

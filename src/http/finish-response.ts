@@ -94,7 +94,11 @@ export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
 /** The delay after which a client may retry a request that failed with a transient error. */
 export const RETRY_AFTER_SECONDS = 5;
 
-/** Responds to any thrown error with the error body of the contract. */
+/**
+ * Responds to any thrown error with the error body of the contract. Hono calls this where the error was thrown, keeps it as
+ * `c.error`, and lets the middleware before go on with the response. An error that one of these throws replaces the
+ * response; a success that comes later does not (`endSlowReads`, and `readEarly` in authentication.ts).
+ */
 export const handleError: ErrorHandler<AppEnv> = (thrown, c) => {
   const cause = causeOf(thrown);
   const error = cause instanceof InputError ? toApiError(cause) : cause;

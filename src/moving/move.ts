@@ -1,6 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { and, eq, isNotNull, lte, not, sql } from "drizzle-orm";
 import { InputError } from "../contract/input.ts";
+import { READ_MAX_MS } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { DIRECTORY } from "../db/databases.ts";
@@ -34,8 +35,8 @@ const NO_MOVE: Omit<MoveProgress, "done"> = { stage: null, copied: 0, rows: 0 };
 const ABANDONED_AFTER_MS = 15_000;
 /** How long a move must have made no progress before it is cancelled, because it blocks writes. */
 const STUCK_AFTER_MS = 5 * MINUTE_MS;
-/** How long after a move the rows that it left are deleted; reads of them have ended by then. */
-const LEFT_BEHIND_MS = MINUTE_MS;
+/** How long after a move the rows that it left are deleted. No read that finds them takes as long. */
+const LEFT_BEHIND_MS = 6 * READ_MAX_MS;
 /** Maximum moves that one run continues, and maximum workspaces of a database that it settles. */
 const MOVES_AT_ONCE = 100;
 

@@ -45,9 +45,7 @@ export const CONFLICT_TRIES = 50;
 /**
  * Pauses or activates an automation and announces it, unless it already has that status. If several clients change it
  * at once, one succeeds, and the others read the automation again. Each try takes the time anew, so that the events follow
- * the order of the changes. If the reply of a change is lost, the database client repeats it and reads a conflict. The
- * next try finds the status changed, and leaves waking to the scheduled job; or it finds that another client has changed it
- * back meanwhile, and changes it again.
+ * the order of the changes. After a lost reply, a change may be made again after another client's.
  *
  * @throws ApiError `automation_not_found` or `automation_not_controllable`.
  */
@@ -63,6 +61,7 @@ export async function controlAutomation(
     if (!before) throw new ApiError("automation_not_found");
     if (!isControllable(before.status))
       throw new ApiError("automation_not_controllable", { status: before.status });
+    // Also if the reply of the try before was lost, which then reads a conflict. The scheduled job wakes the subscriptions.
     if (before.status === status) return { row: before, wakeUps: [] };
     const now = clock();
     const changedAt = timeAfter(before, now);
