@@ -60,7 +60,7 @@ for header in headers:
 ini_set('display_errors', 'stderr');
 [, $secret] = $argv;
 $body = stream_get_contents(STDIN);
-foreach (array_slice($argv, 2) as $header) echo verify($body, $header, $secret) ? '1' : '0';`,
+foreach (array_slice($argv, 2) as $header) echo Verifier::verify($body, $header, $secret) ? '1' : '0';`,
     probe: ["php", "-r", "exit(stream_resolve_include_path('vendor/autoload.php') ? 0 : 1);"],
     run: ["php", "verify.php"],
   },
