@@ -97,7 +97,7 @@ automationRoutes.openapi(
     tags: ["Automations"],
     summary: "Pause or activate an automation",
     description:
-      "Emits `automation.status_changed`, by which the app learns of the change, so a run may still begin shortly after a pause. If the status stays, the response is 200, `updated_at` stays and no event is emitted, so it is safe to repeat. `draft` and `error` give 422.",
+      "Emits `automation.status_changed`. A run may still begin shortly after a pause, until the app has learnt of it. If the status stays, the response is 200, `updated_at` stays and no event is emitted, so it is safe to repeat. `draft` and `error` give 422.",
     middleware: [served("automations.patch"), jsonBody],
     request: {
       params: AutomationParams,
