@@ -195,6 +195,8 @@ export interface Guard {
   readonly query: Query;
   /** Converts the error of a transaction, which the statement may have caused. */
   toError(error: unknown): unknown;
+  /** Whether a transaction has written something. A later failure is not converted then. */
+  hasWritten?: boolean;
 }
 
 interface ClientOptions {
@@ -230,9 +232,12 @@ export class Client implements D1Client {
     const { sql: text, params } = guard.query;
     const guarded = [this.client.prepare(text).bind(...params), ...inner];
     try {
-      return (await this.call(guarded.length, () => this.client.batch<T>(guarded))).slice(1);
+      const results = await this.call(guarded.length, () => this.client.batch<T>(guarded));
+      guard.hasWritten ||= results.some(({ meta }) => meta.changed_db);
+      return results.slice(1);
     } catch (error) {
-      throw guard.toError(error);
+      // A refusal says that nothing was written, so a request that has written fails with an internal error instead.
+      throw guard.hasWritten ? error : guard.toError(error);
     }
   }
 

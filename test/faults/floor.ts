@@ -45,6 +45,7 @@ export const FLOOR: Fault[] = [
     ["client.ts", "if (twice !== undefined) throw", "if (false) throw", "columns of one name are not mixed up"],
     ["client.ts", "if (!first || others.length > 0)", "if (!first)", "a part of several queries is not cut to the first"],
     ["client.ts", "return [name, read(own)] as const;", "return [name, read(all)] as const;", "results are read where they are"],
+    ["client.ts", "throw guard.hasWritten ? error : guard.toError(error);", "throw guard.toError(error);", "a change whose session ends halfway is in its history"],
     ["client.ts", "encoder.encode(text).length + 1)", "text.length + 1)", "a parameter is smaller than D1 accepts"],
     ["errors.ts", "    retryable ||\n      durableObjectReset ||\n", "    retryable ||\n", "a request that fails because its gate was reset may be repeated"],
     ["errors.ts", "if (overloaded) return false;", "", "an overloaded object is not asked again"],

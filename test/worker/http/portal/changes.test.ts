@@ -453,6 +453,51 @@ test("What an active webhook is sent again is an entry, although the call failed
   ]);
 });
 
+const HALVES: [
+  method: string,
+  action: string,
+  first: RegExp,
+  body: (webhookId: string) => object,
+][] = [
+  [
+    "enableWebhook",
+    "enable",
+    /^update "subscriptions" set .*"disabled_at"/,
+    () => ({ redeliverSince: new Date(Date.now() - 2 * HOUR_MS).toISOString() }),
+  ],
+  ["sendTestEvent", "test", /^update "workspaces" set "test_events"/, () => ({ type: ALL[0] })],
+  ["stopReplay", "stop", /^update "replays" set/, (replayId) => ({ replayId })],
+];
+
+test.each(HALVES)(
+  "A change whose session ends halfway is an entry that says that it may have happened: %s",
+  async (method, action, first, bodyOf) => {
+    const { workspaceId, webhookId, path } = await openOwed();
+    await setDeliveries(webhookId, { state: "exhausted" });
+    const since = new Date(Date.now() - 2 * HOUR_MS).toISOString();
+    await Platform.redeliver({ webhookId, since });
+    const [replay] = (await Platform.listReplays({ webhookId })).items;
+    if (action === "enable") await Platform.disableWebhook({ webhookId });
+    let isDone = false;
+    const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+      const result = await go();
+      if (!isDone && texts.some((text) => first.test(text))) {
+        isDone = true;
+        await Platform.endPortalSessions({ workspaceId });
+      }
+      return result;
+    });
+    const portal = await openPortal(workspaceId, deployedWith(inDatabase({ DB })));
+    const { status } = await portal.post(`${path}/${action}`, bodyOf(String(replay?.replayId)));
+    expect([isDone, status]).toEqual([true, 500]);
+    const { items } = await Platform.listWebhookChanges({ webhookId });
+    expect(items[0]).toMatchObject({ method, result: "failed", via: "portal" });
+    // The next request of the session is a refusal.
+    expect((await portal.post(`${path}/disable`, {})).status).toBe(401);
+    expect((await Platform.listWebhookChanges({ webhookId })).items).toEqual(items);
+  },
+);
+
 test("Two people whose links have the same time of issue have an entry each", async () => {
   const { workspaceId } = await openWorkspace();
   // The links of the next seconds are dated just behind the end of the sessions.
