@@ -77,6 +77,8 @@ export interface Range {
   dryRun?: boolean;
   /** The replay that the call continues; absent if it begins one. */
   replayId?: string;
+  /** The number of events that the call has counted in advance, after which nothing rejects it. */
+  reserved?: number;
 }
 
 export interface Replayed {
@@ -99,8 +101,12 @@ export interface Replayed {
  * Enables a disabled subscription again. With `since`, also begins a replay of the events since then that it has not
  * received, of the types that it lists. Events from before its creation are left out.
  *
- * @returns null, without sending anything, if events are to be sent to a subscription whose workspace has no access.
- * @throws InputError if there is no such subscription, or the workspace has sent too many events again in an hour.
+ * A rejected call must not have enabled it, so everything that may reject the replay comes first. It reserves as many
+ * events of the hour as the first part of the replay may send. The part gives back the others.
+ *
+ * @returns null, without enabling it, if events are to be sent to a subscription whose workspace has no access.
+ * @throws InputError if there is no such subscription, too many of its replays have not ended, or the workspace has sent
+ *   too many events again in an hour.
  */
 export async function enableAndReplay(
   db: Database,
@@ -111,8 +117,9 @@ export async function enableAndReplay(
   if (since !== null) {
     const before = await findSubscription(db, subscriptionId, now);
     if (!before.accessGranted) return null;
-    // A rejected call must not have enabled it.
-    await countRedeliveries(db, before, 0, now);
+    // Enabling a disabled subscription ends its replays, so there is room for another one.
+    if (before.isActive) await expectRoom(db, subscriptionId);
+    await countRedeliveries(db, before, REDELIVERY_EXAMINED_MAX, now);
   }
   // Not retried: a second try could enable a subscription that was disabled again in between.
   const { subscription } = await commit(withoutRetries(db), {
@@ -120,9 +127,10 @@ export async function enableAndReplay(
     enabled: enableSubscription(subscriptionId),
     subscription: knownSubscription(subscriptionId, now),
   });
-  if (since === null) return { count: 0, next: null, replayId: null, queue: subscription.queue };
-  if (!subscription.isActive) return null;
-  const range = { since, until: null, states: UNDELIVERED };
+  // If its access has just ended, that has also ended the replay.
+  if (since === null || !subscription.isActive)
+    return { count: 0, next: null, replayId: null, queue: subscription.queue };
+  const range = { since, until: null, states: UNDELIVERED, reserved: REDELIVERY_EXAMINED_MAX };
   return replayRange(db, subscription, range, now, ENABLING_MAX_MS);
 }
 
@@ -267,7 +275,7 @@ function stateOf({ state, priority, deliveredEarlier }: Candidate): RedeliverySt
 async function replayRange(
   db: Database,
   subscription: KnownSubscription,
-  { since, until, states, type, status, after, dryRun, replayId }: Range,
+  { since, until, states, type, status, after, dryRun, replayId, reserved = 0 }: Range,
   now: number,
   laterMs = 0,
 ): Promise<Replayed> {
@@ -297,9 +305,11 @@ async function replayRange(
   const notStored = isWhole ? sought.filter((each) => !stored.has(each)) : [];
   // A range without anything to send is no replay.
   const isNothing = wanted.length === 0 && next === null && !replayId;
-  if (dryRun || isNothing) return { count: wanted.length, next, replayId: null, queue, notStored };
-  if (!replayId) await expectRoom(db, id);
-  if (wanted.length > 0) await countRedeliveries(db, subscription, wanted.length, now);
+  const isSending = !dryRun && !isNothing;
+  if (isSending && !replayId && reserved === 0) await expectRoom(db, id);
+  const uncounted = (isSending ? wanted.length : 0) - reserved;
+  if (uncounted !== 0) await countRedeliveries(db, subscription, uncounted, now);
+  if (!isSending) return { count: wanted.length, next, replayId: null, queue, notStored };
   const replay = {
     id: replayId ?? randomId("replay"),
     filter: { since, until: endsAt, states, type: type ?? null, status: status ?? null },
@@ -362,7 +372,7 @@ async function resend(
 }
 
 /**
- * Counts events that are about to be sent again; 0 only checks whether any may be.
+ * Counts events that are about to be sent again. A negative number gives back some that were counted.
  *
  * @throws InputError if the workspace has sent too many events again in an hour.
  */

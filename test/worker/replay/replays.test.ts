@@ -26,7 +26,7 @@ import {
   stop,
 } from "../../../src/replay/replays.ts";
 import { sweep } from "../../../src/sweep.ts";
-import { deployedWith, errorOf, openWorkspace, Platform } from "../../support/api.ts";
+import { deployedWith, errorOf, openWorkspace, Platform, platformOf } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -45,7 +45,7 @@ import {
   subscribe,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
-import { WORKSPACE_DB } from "../../support/placement.ts";
+import { inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
 import { openPortal } from "../../support/portal.ts";
 import { insertEvents } from "../../support/rows.ts";
 import { storeEvents } from "../../support/stored-events.ts";
@@ -468,6 +468,8 @@ describe("the replays of a subscription", () => {
     // What is rejected counts for nothing.
     const [counted] = await db.select().from(workspaces).where(eq(workspaces.id, workspaceId));
     expect(counted?.redelivered).toBe(0);
+    const enabling = Platform.enableWebhook({ webhookId, redeliverSince: since });
+    expect(await errorOf(enabling)).toContain("replays of it have not ended");
     expect((await Platform.listReplays({ webhookId })).items).toHaveLength(REPLAYS_MAX);
   });
 
@@ -571,6 +573,29 @@ describe("the events that a workspace sends again in an hour", () => {
     });
   });
 
+  test("reject no call that has enabled its webhook, and are then only those that it sends", async () => {
+    const { webhookId, workspaceId, since } = await withEvents(3);
+    await Platform.disableWebhook({ webhookId });
+    const usedUp = async () => {
+      const [found] = await db.select().from(workspaces).where(eq(workspaces.id, workspaceId));
+      return found?.redelivered ?? 0;
+    };
+    const { DB } = observedDatabase({
+      before: async (_, texts) => {
+        if (!texts.some((text) => /^update "subscriptions" set .*"disabled_at"/.test(text))) return;
+        await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR + (await usedUp()));
+      },
+    });
+    const deployment = platformOf({ ...env, ...inDatabase({ DB }) } as Env);
+    const enabling = deployment.enableWebhook({ webhookId, redeliverSince: since });
+    expect(await enabling).toMatchObject({ count: 3, nextCursor: null });
+    expect(await usedUp()).toBe(REDELIVERIES_PER_HOUR + 3);
+    await setRedelivered(workspaceId, 1);
+    const later = isoTime(Date.now());
+    await Platform.enableWebhook({ webhookId, redeliverSince: later });
+    expect(await usedUp()).toBe(1);
+  });
+
   test("bound the rows that replays, disabling and enabling write, by ten for each event", async () => {
     const count = 200;
     const { webhookId, workspaceId, since } = await withEvents(count, "delivered");
@@ -646,6 +671,23 @@ describe("the events that a workspace sends again in an hour", () => {
     const { webhookId, since } = await withEvents(1);
     expect(await Platform.redeliver({ webhookId, since })).toMatchObject({ count: 1 });
   });
+});
+
+test("A call that enables a webhook right after its access has ended is an entry, and sends nothing", async () => {
+  const { webhookId, workspaceId, since } = await withEvents(1);
+  await Platform.disableWebhook({ webhookId });
+  const { DB } = observedDatabase({
+    before: async (_, texts) => {
+      if (texts.some((text) => /^update "subscriptions" set .*"disabled_at"/.test(text)))
+        await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    },
+  });
+  const deployment = platformOf({ ...env, ...inDatabase({ DB }) } as Env);
+  const enabling = deployment.enableWebhook({ webhookId, redeliverSince: since });
+  expect(await enabling).toEqual({ count: 0, nextCursor: null });
+  expect((await Platform.readWebhook({ webhookId })).disabledAt).toBeNull();
+  expect(await statesOf(webhookId)).toEqual({});
+  expect(await changesOf(webhookId)).toEqual(["enableWebhook", "disableWebhook"]);
 });
 
 test("A range of nothing is no replay, and counts for nothing", async () => {
