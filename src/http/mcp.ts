@@ -11,7 +11,7 @@ import { RECORD_MAX_BYTES } from "../contract/limits.ts";
 import { type Feature, isServed } from "../contract/served.ts";
 import { CONTRACT_VERSION } from "../contract/version.ts";
 import { isText } from "../primitives/text.ts";
-import { admit, identifyKey, readApiKey } from "./authentication.ts";
+import { admit, identifyKey, readKeyHash } from "./authentication.ts";
 import { readJson } from "./body.ts";
 import type { AppEnv, served } from "./context.ts";
 import { handleError, RETRY_AFTER_SECONDS } from "./finish-response.ts";
@@ -123,7 +123,7 @@ async function refuse(
   // A notification has no id, and gets no JSON-RPC response.
   if (id !== null && typeof id !== "string" && typeof id !== "number") return refusal;
   const isAtHandshake = HANDSHAKE.includes(method) && refusal.status === 401;
-  const isKept = id === null || isAtHandshake || (await readApiKey(c)) === null;
+  const isKept = id === null || isAtHandshake || (await readKeyHash(c)) === null;
   const status = isKept ? refusal.status : 200;
   const { error } = (await refusal.json()) as ErrorBody;
   const headers = new Headers(refusal.headers);

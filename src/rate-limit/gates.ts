@@ -68,6 +68,11 @@ interface LastResult {
 export class KeyResults {
   readonly #last = new BoundedMap<LastResult>(REMEMBERED_MAX);
 
+  /** Whether a result of the key's gate is cached. */
+  has(keyHash: string): boolean {
+    return this.#last.get(keyHash) !== undefined;
+  }
+
   /** Caches the result of a call, unless it is that of an earlier call, whose reply has come late. */
   set(keyHash: string, result: GateResult, calledAt: number): void {
     const known = this.#last.get(keyHash);
@@ -123,7 +128,7 @@ export class KeyResults {
     return uncounted;
   }
 
-  /** Makes the next request with the key call the gate, whose status of the key has changed. */
+  /** Makes the next request with the key call its gate, because the status of the key has changed. */
   stopRepeating(keyHash: string): void {
     const known = this.#last.get(keyHash);
     // The result is as old as can be. It stays, because the repeated 429s are still to be counted.
