@@ -23,13 +23,12 @@ export const app = newApp();
 
 app.onError(handleError);
 app.notFound(handleNotFound);
-// Sets the headers that every response has, and logs the request. It comes first, so that it sees the final response. While
-// a body is drained, a read that was given up may still fail, which replaces the response (`handleError`).
+// Sets the headers that every response has, and logs the request.
 app.use(finishResponse);
-// Keeps the connection usable if the request body is left unread.
-app.use(drainBody);
 // Gives up a read that takes more than ten seconds.
 app.use(endSlowReads);
+// Keeps the connection usable if the request body is left unread.
+app.use(drainBody);
 
 // Authenticates, and limits the rate of each key (rate-limit/key-gate.ts).
 app.use("/v1/*", authenticate);

@@ -96,8 +96,8 @@ export const RETRY_AFTER_SECONDS = 5;
 
 /**
  * Responds to any thrown error with the error body of the contract. Hono calls this where the error was thrown, keeps it as
- * `c.error`, and lets the middleware before go on with the response. An error that one of these throws replaces the
- * response; a success that comes later does not (`endSlowReads`, and `readEarly` in authentication.ts).
+ * `c.error`, and lets the middleware before go on with the response. If one of these throws an error, too, its response
+ * replaces the first (`readEarly` in authentication.ts).
  */
 export const handleError: ErrorHandler<AppEnv> = (thrown, c) => {
   const cause = causeOf(thrown);
