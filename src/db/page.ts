@@ -58,7 +58,7 @@ type Columns = Record<string, SQLiteColumn>;
 const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 
 /**
- * Maximum items that fit on any page, however large they are: no item of a list is larger than a record. A page of up to
+ * 32: maximum items that fit on any page, however large they are: no item of a list is larger than a record. A page of up to
  * this many items, such as the default one, is read without `boundBytes`, which adds up sizes in a window function. For
  * that, SQLite copies the rows to temporary tables, and each row is billed as read up to four times.
  */
@@ -83,8 +83,8 @@ const FEW = PAGE_MAX_BYTES / RECORD_MAX_BYTES;
  * caller passes the values of all others, such as `workspaceId`.
  *
  * @param select selects the rows with the condition `isOnPage`, without order and limit.
- * @param bytes SQL expression over the names of the selected fields: the approximate size of an item, if not that of these
- *   fields.
+ * @param bytes the approximate size of an item, in SQL over the names of the selected fields; by default, the sum of the
+ *   sizes of all fields.
  */
 export function preparePage<Row extends object>({
   order,

@@ -38,7 +38,10 @@ import { fromHex, type Hex } from "../primitives/bytes.ts";
  * index, which would be one more row to write. Drizzle cannot express that, so the migrations add it.
  */
 
-/** A column of bytes. In TypeScript, they are hexadecimal, because rows pass through JSON. */
+/**
+ * A column of bytes. In TypeScript, they are hexadecimal, because rows are inserted and moved as JSON, which has no bytes
+ * (`fromJson` and `toJsonValue` in builder.ts).
+ */
 const bytes = customType<{ data: Hex; driverData: Uint8Array }>({
   dataType: () => "blob",
   toDriver: fromHex,
@@ -78,7 +81,7 @@ export const workspaces = sqliteTable(
     accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
     /**
      * Its data encryption key, encrypted (`createDataKey`). The key itself never changes. Null in a database that the
-     * workspace does not live in.
+     * workspace has never lived in, or that a move has cleaned up.
      */
     sealedDataKey: text("sealed_data_key"),
     /** The number of test events in the minute that began at `testEventsSince`. */

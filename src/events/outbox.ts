@@ -41,7 +41,7 @@ export function draftEvent<T extends WebhookDelivery>(
  *
  * These statements come before those that write the record, in the same transaction. The condition therefore sees
  * the state before the write. They are safe to repeat after a lost reply: the record is written, so the condition is false.
- * Even if the record was removed in between, as a run is with its automation, a stored event is not announced again.
+ * If the record was removed in between, as a run is with its automation, the event is stored, and is not announced again.
  *
  * @param condition makes the SQL condition on a record from its id, an SQL expression.
  */

@@ -107,7 +107,8 @@ const UNREAD_BODY_MAX = { bytes: 1024 * 1024, ms: 1_000 } as const;
 
 /**
  * Reads and discards what the handlers have left unread of a body. An HTTP/1.1 server must otherwise close the connection
- * after the response (RFC 9112, 9.3), and Node's `fetch` then lost 15 to 40 of 100 requests that came next.
+ * after the response (RFC 9112, 9.3), and Node's `fetch` then lost 15 to 40 of 100 requests that came next, on the local
+ * runtime.
  */
 export const drainBody = createMiddleware<AppEnv>(async (c, next) => {
   // `jsonBody` replaces the request.

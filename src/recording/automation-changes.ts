@@ -45,7 +45,7 @@ export const CONFLICT_TRIES = 50;
 /**
  * Pauses or activates an automation and announces it, unless it already has that status. If several clients change it
  * at once, one succeeds, and the others read the automation again. Each try takes the time anew, so that the events follow
- * the order of the changes. After a lost reply, a change may be made again after another client's.
+ * the order of the changes. If a reply is lost and another client changes the status back, the change is made once more.
  *
  * @throws ApiError `automation_not_found` or `automation_not_controllable`.
  */
@@ -61,7 +61,8 @@ export async function controlAutomation(
     if (!before) throw new ApiError("automation_not_found");
     if (!isControllable(before.status))
       throw new ApiError("automation_not_controllable", { status: before.status });
-    // Also if the reply of the try before was lost, which then reads a conflict. The scheduled job wakes the subscriptions.
+    // Or since the try before, if its reply was lost: repeated, it has read a conflict. The scheduled job then wakes the
+    // subscriptions.
     if (before.status === status) return { row: before, wakeUps: [] };
     const now = clock();
     const changedAt = timeAfter(before, now);

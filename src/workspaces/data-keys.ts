@@ -25,7 +25,7 @@ const KEPT_MAX = 1_000;
 /** A workspace, with its data key. */
 export interface WorkspaceKey {
   workspaceId: string;
-  /** The encrypted data key; null if the workspace does not live in this database. */
+  /** The encrypted data key; null in a database that the workspace has never lived in, or that a move has cleaned up. */
   sealedDataKey: string | null;
 }
 

@@ -8,7 +8,7 @@ import { workspaces } from "../db/schema.ts";
 /*
  * Access may end between the admission of a request and its write, and a workspace may begin to be erased. So the write
  * checks that again, in its own transaction. A call that ends access, or erases, changes a row of the same database, so the
- * second of the two sees the first.
+ * second of the two sees the first. That a key has expired is not checked again, because `readBody` leaves no time for it.
  */
 
 /** The credential of a request: an API key, or a portal session by its time of issue. */
@@ -32,7 +32,7 @@ export function refuseWrites(workspaceId: string, keyId: string, now: number): P
     .where(eq(id, workspaceId));
 }
 
-/** Begins the invalid JSON path that stands for a refusal. */
+/** Begins the invalid JSON path that stands for a refusal (`failIfRefused`). */
 const REFUSED = "write refused: ";
 /** A valid JSON path, which stands for no refusal. */
 const PERMITTED = "$";
