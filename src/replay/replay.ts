@@ -12,6 +12,7 @@ import { REDELIVERIES_PER_HOUR, REPLAY_MAX_DAYS, RESENDS_PENDING_MAX } from "../
 import { DAY_MS, MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, withoutRetries } from "../db/client.ts";
+import { TemporaryError } from "../db/errors.ts";
 import { deliveries, events, PRIORITY, type Priority, subscriptions } from "../db/schema.ts";
 import { deliveryState, listsType } from "../db/states.ts";
 import type { QueueName } from "../delivery/wake.ts";
@@ -77,8 +78,6 @@ export interface Range {
   dryRun?: boolean;
   /** The replay that the call continues; absent if it begins one. */
   replayId?: string;
-  /** The number of events that the call has counted in advance, after which nothing rejects it. */
-  reserved?: number;
 }
 
 export interface Replayed {
@@ -101,12 +100,13 @@ export interface Replayed {
  * Enables a disabled subscription again. With `since`, also begins a replay of the events since then that it has not
  * received, of the types that it lists. Events from before its creation are left out.
  *
- * A rejected call must not have enabled it, so everything that may reject the replay comes first. It reserves as many
- * events of the hour as the first part of the replay may send. The part gives back the others.
+ * A call that throws an InputError has not enabled it. What may reject the replay is checked before, and if it happens in
+ * between, the call fails.
  *
  * @returns null, without enabling it, if events are to be sent to a subscription whose workspace has no access.
  * @throws InputError if there is no such subscription, too many of its replays have not ended, or the workspace has sent
  *   too many events again in an hour.
+ * @throws TemporaryError if it is enabled, but another call has used up the events of the hour in between.
  */
 export async function enableAndReplay(
   db: Database,
@@ -119,7 +119,7 @@ export async function enableAndReplay(
     if (!before.accessGranted) return null;
     // Enabling a disabled subscription ends its replays, so there is room for another one.
     if (before.isActive) await expectRoom(db, subscriptionId);
-    await countRedeliveries(db, before, REDELIVERY_EXAMINED_MAX, now);
+    await countRedeliveries(db, before, 0, now);
   }
   // Not retried: a second try could enable a subscription that was disabled again in between.
   const { subscription } = await commit(withoutRetries(db), {
@@ -130,8 +130,10 @@ export async function enableAndReplay(
   // If its access has just ended, that has also ended the replay.
   if (since === null || !subscription.isActive)
     return { count: 0, next: null, replayId: null, queue: subscription.queue };
-  const range = { since, until: null, states: UNDELIVERED, reserved: REDELIVERY_EXAMINED_MAX };
-  return replayRange(db, subscription, range, now, ENABLING_MAX_MS);
+  const range = { since, until: null, states: UNDELIVERED };
+  return replayRange(db, subscription, range, now, ENABLING_MAX_MS).catch((error) => {
+    throw error instanceof InputError ? new TemporaryError(error.message) : error;
+  });
 }
 
 /**
@@ -275,7 +277,7 @@ function stateOf({ state, priority, deliveredEarlier }: Candidate): RedeliverySt
 async function replayRange(
   db: Database,
   subscription: KnownSubscription,
-  { since, until, states, type, status, after, dryRun, replayId, reserved = 0 }: Range,
+  { since, until, states, type, status, after, dryRun, replayId }: Range,
   now: number,
   laterMs = 0,
 ): Promise<Replayed> {
@@ -305,11 +307,9 @@ async function replayRange(
   const notStored = isWhole ? sought.filter((each) => !stored.has(each)) : [];
   // A range without anything to send is no replay.
   const isNothing = wanted.length === 0 && next === null && !replayId;
-  const isSending = !dryRun && !isNothing;
-  if (isSending && !replayId && reserved === 0) await expectRoom(db, id);
-  const uncounted = (isSending ? wanted.length : 0) - reserved;
-  if (uncounted !== 0) await countRedeliveries(db, subscription, uncounted, now);
-  if (!isSending) return { count: wanted.length, next, replayId: null, queue, notStored };
+  if (dryRun || isNothing) return { count: wanted.length, next, replayId: null, queue, notStored };
+  if (!replayId) await expectRoom(db, id);
+  if (wanted.length > 0) await countRedeliveries(db, subscription, wanted.length, now);
   const replay = {
     id: replayId ?? randomId("replay"),
     filter: { since, until: endsAt, states, type: type ?? null, status: status ?? null },
@@ -372,7 +372,7 @@ async function resend(
 }
 
 /**
- * Counts events that are about to be sent again. A negative number gives back some that were counted.
+ * Counts events that are about to be sent again; 0 only checks whether any may be.
  *
  * @throws InputError if the workspace has sent too many events again in an hour.
  */

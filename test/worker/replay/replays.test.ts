@@ -573,27 +573,24 @@ describe("the events that a workspace sends again in an hour", () => {
     });
   });
 
-  test("reject no call that has enabled its webhook, and are then only those that it sends", async () => {
+  test("are used up by another call right after one has enabled its webhook: that call fails, and is an entry", async () => {
     const { webhookId, workspaceId, since } = await withEvents(3);
     await Platform.disableWebhook({ webhookId });
-    const usedUp = async () => {
-      const [found] = await db.select().from(workspaces).where(eq(workspaces.id, workspaceId));
-      return found?.redelivered ?? 0;
-    };
     const { DB } = observedDatabase({
       before: async (_, texts) => {
-        if (!texts.some((text) => /^update "subscriptions" set .*"disabled_at"/.test(text))) return;
-        await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR + (await usedUp()));
+        if (texts.some((text) => /^update "subscriptions" set .*"disabled_at"/.test(text)))
+          await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR);
       },
     });
     const deployment = platformOf({ ...env, ...inDatabase({ DB }) } as Env);
-    const enabling = deployment.enableWebhook({ webhookId, redeliverSince: since });
-    expect(await enabling).toMatchObject({ count: 3, nextCursor: null });
-    expect(await usedUp()).toBe(REDELIVERIES_PER_HOUR + 3);
-    await setRedelivered(workspaceId, 1);
-    const later = isoTime(Date.now());
-    await Platform.enableWebhook({ webhookId, redeliverSince: later });
-    expect(await usedUp()).toBe(1);
+    const enable = () => deployment.enableWebhook({ webhookId, redeliverSince: since });
+    expect(await errorOf(enable())).not.toContain("enableWebhook: ");
+    expect((await Platform.readWebhook({ webhookId })).disabledAt).toBeNull();
+    expect(await changesOf(webhookId)).toEqual(["enableWebhook", "disableWebhook"]);
+    // Once the hour is used up, a call is rejected, and has enabled nothing.
+    await Platform.disableWebhook({ webhookId });
+    expect(await errorOf(enable())).toContain("enableWebhook: ");
+    expect((await Platform.readWebhook({ webhookId })).disabledAt).not.toBeNull();
   });
 
   test("bound the rows that replays, disabling and enabling write, by ten for each event", async () => {
