@@ -18,8 +18,8 @@ export interface Placements {
  * - A workspace that has moved here since then has no records here. If it has a directory entry of then, the entry
  *   becomes the row of the workspace, so that its other rows can be put back.
  * - A workspace that was being moved then is unlocked, because no move was under way before the restore.
- * - A workspace that was erased since then is back, too. If its directory entry is missing, it gets one, so that
- *   `eraseWorkspace` finds it.
+ * - A workspace that was erased since then is back, too. If its directory entry is missing, it gets one, in case it is
+ *   to stay.
  *
  * @param noted the tables of the restored database, as they were before the restore.
  * @param restoredTo the restored time, in Unix milliseconds.
@@ -102,7 +102,7 @@ function setHome(workspaceId: string, home: string): string {
   return `UPDATE workspaces SET database = ${literal(home)} WHERE id = ${literal(workspaceId)}`;
 }
 
-/** Writes the statement that inserts a workspace into the directory, so that it can be erased. */
-export function insertEntry(workspaceId: string, database: string): string {
+/** Writes the statement that inserts a workspace into the directory. */
+function insertEntry(workspaceId: string, database: string): string {
   return `INSERT INTO workspaces (id, database, name, admin_emails, created_at) VALUES (${literal(workspaceId)}, ${literal(database)}, '', '[]', 0) ON CONFLICT DO NOTHING`;
 }

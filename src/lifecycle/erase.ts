@@ -67,12 +67,12 @@ export const GATES_AT_ONCE = 500;
  * erasure stops between `beginErasure` and this, all its keys stay valid until the next call.
  *
  * @returns the keys whose gates must be invalidated, up to `GATES_AT_ONCE`, and the name of the workspace's database;
- *   null if there is no such workspace. Keys that were in use lately come first.
+ *   null if the directory does not know it. Keys that were in use lately come first.
  */
 export function closeKeys(
   workspaceId: string,
   now: number,
-): Statements<{ keys: GatedKey[]; database: string } | null> {
+): Statements<{ keys: GatedKey[]; database: string | null }> {
   const isOwn = eq(apiKeys.workspaceId, workspaceId);
   const { id, database } = workspaces;
   const statements = combine({
@@ -89,9 +89,10 @@ export function closeKeys(
       .limit(GATES_AT_ONCE),
     entries: qb.select({ database }).from(workspaces).where(eq(id, workspaceId)),
   });
-  return readAs(statements, ({ keys, entries: [entry] }) =>
-    entry ? { keys, database: entry.database ?? DIRECTORY } : null,
-  );
+  return readAs(statements, ({ keys, entries: [entry] }) => ({
+    keys,
+    database: entry ? (entry.database ?? DIRECTORY) : null,
+  }));
 }
 
 /** Notes that the gates of revoked keys are invalidated: to `closeKeys`, they look like keys that were never used. */
