@@ -14,7 +14,7 @@ import {
 } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
-import { DIRECTORY, databaseNames, openDirectory } from "../db/databases.ts";
+import { databaseNames, openDirectory } from "../db/databases.ts";
 import { TemporaryError } from "../db/errors.ts";
 import { sendWakeUps } from "../delivery/wake.ts";
 import { Name } from "../primitives/text.ts";
@@ -35,7 +35,6 @@ import { WorkspaceDetails } from "../workspaces/views.ts";
 import {
   endSessions,
   findPortalAccess,
-  insertEntry,
   insertWorkspace,
   listEntries,
   updateAccess,
@@ -76,10 +75,7 @@ export const createWorkspace = operation({
       sealedDataKey: await createDataKey(env.ENCRYPTION_KEYS, workspaceId),
       createdAt: Date.now(),
     };
-    await insertWorkspace(placement.db, workspace);
-    // The directory entry comes last, so that it never points to a workspace that does not exist yet.
-    if (placement.database !== DIRECTORY)
-      await commit(openDirectory(env), insertEntry(workspace, placement.database));
+    await insertWorkspace(env, placement, workspace);
     return { workspaceId };
   },
 });
