@@ -18,7 +18,7 @@ import {
 import { basename, dirname, join, relative } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "@hono/zod-openapi";
-import { createVitest, type TestModule } from "vitest/node";
+import { createVitest, type TestModule, type TestSpecification } from "vitest/node";
 import type { Fault } from "../test/faults/fault.ts";
 import { FAULTS } from "../test/faults/faults.ts";
 import { findPlace, type Place } from "../test/faults/place.ts";
@@ -32,7 +32,7 @@ import { parseJson } from "./shared/wrangler.ts";
 const USAGE = `npm run faults -- [--mutate PATH]... [--in PREFIX]... [--from N] [--limit N] [--seed N] [--near | --all]
 
 Plants faults in a copy of the project, one at a time, and shows which test is the first to notice each.
-Exits with 1 if no test notices one of them.
+Exits with 1 if no test notices one of them, or if a test that notices one also fails without it.
 
   --in PREFIX    the faults of test/faults in these files, relative to src, such as http/ or db/page
   --mutate PATH  mutations of this folder or file of src instead: conditions, comparisons, bounds, missing
@@ -48,6 +48,12 @@ Exits with 1 if no test notices one of them.
 interface Planted extends Place {
   name: string;
   simulated: Fault["simulated"];
+}
+
+/** Who notices a fault: the test, and its file unless the contract's tests or the simulation have run it. */
+interface Noticed {
+  text: string;
+  file?: TestSpecification | undefined;
 }
 
 const SRC = join(ROOT, "src");
@@ -89,6 +95,9 @@ const faults = chosen.slice(before, before + parseCount("--limit", values.limit)
 copyProject();
 process.chdir(COPY);
 Object.assign(process.env, WRANGLER_ENV, { PWD: COPY });
+// Nothing is built in the copy yet.
+delete process.env.ASSETS_ARE_BUILT;
+delete process.env.WORKER_IS_BUILT;
 const TESTS = readdirSync("test", { recursive: true, encoding: "utf8" })
   .filter((path) => path.endsWith(".test.ts"))
   .map((path) => join("test", path));
@@ -103,17 +112,20 @@ const vitest = await createVitest("test", {
   project: ["worker", "databases", "node"],
 });
 const unnoticed: Planted[] = [];
+/** The test files that pass without a fault. */
+const sound = new Set<string>();
 let tried = 0;
 for (const fault of faults) {
   const startedAt = performance.now();
   const noticed = await plant(fault);
-  if (!noticed) unnoticed.push(fault);
+  if (noticed) await checkWithoutFault(noticed);
+  else unnoticed.push(fault);
   tried++;
   const seconds = Math.round((performance.now() - startedAt) / 1000);
   print(`${before + tried}/${chosen.length} ${fault.name}`);
-  print(`    ${noticed ?? UNNOTICED} (${seconds} s)`);
+  print(`    ${noticed?.text ?? UNNOTICED} (${seconds} s)`);
   // Tests that were ended leave vitest unable to load any, which would look as if they noticed the faults that follow.
-  if (noticed?.startsWith(ENDLESS)) break;
+  if (noticed?.text.startsWith(ENDLESS)) break;
 }
 await Promise.race([vitest.close().catch(() => {}), sleep(CLOSE_MAX_MS)]);
 print(`${tried} faults, ${unnoticed.length} not noticed`);
@@ -183,24 +195,39 @@ async function plant({
   end,
   replacement,
   simulated,
-}: Planted): Promise<string | null> {
+}: Planted): Promise<Noticed | null> {
   const path = join(COPY, "src", file);
-  const sound = sources.get(file) ?? "";
-  writeFileSync(path, sound.slice(0, start) + replacement + sound.slice(end));
+  const source = sources.get(file) ?? "";
+  writeFileSync(path, source.slice(0, start) + replacement + source.slice(end));
   vitest.invalidateFile(path);
   const passed = new Set<string>();
   try {
     const all = skipsOthers ? [] : [[]];
     for (const filters of [...mirrorsOf(file), ...all]) {
-      const noticed = await firstFailureInTime(filters, passed);
+      const noticed = await firstFailure(filters, passed);
       if (noticed) return noticed;
     }
-    const broken = values.near ? null : testContract();
-    return broken ?? (simulated && !skipsOthers ? simulate(simulated) : null);
+    const text =
+      (values.near ? null : testContract()) ??
+      (simulated && !skipsOthers ? simulate(simulated) : null);
+    return text === null ? null : { text };
   } finally {
-    writeFileSync(path, sound);
+    writeFileSync(path, source);
     vitest.invalidateFile(path);
   }
+}
+
+/**
+ * Runs a test file that has noticed a fault without any, once: a test that fails for another reason would seem to notice
+ * every fault.
+ *
+ * @throws Error if it fails.
+ */
+async function checkWithoutFault({ file }: Noticed): Promise<void> {
+  if (!file || sound.has(nameOf(file))) return;
+  const failed = await failureInTime([file], NEAR_MAX_MS);
+  if (failed) throw new Error(`${failed.text} fails without the fault, too`);
+  sound.add(nameOf(file));
 }
 
 /**
@@ -220,35 +247,50 @@ function mirrorsOf(file: string): string[][] {
   );
 }
 
-/** Runs `firstFailure` with a time limit, so that a fault that makes the code run forever is noticed. */
-async function firstFailureInTime(filters: string[], passed: Set<string>): Promise<string | null> {
-  const timeoutMs = filters.length > 0 ? NEAR_MAX_MS : ALL_MAX_MS;
-  const endless = `${ENDLESS} ${timeoutMs / 1000} s`;
-  const timeout = sleep(timeoutMs, endless, { ref: false });
-  return Promise.race([firstFailure(filters, passed), timeout]);
-}
-
 /**
  * Runs the test files that match and have not `passed` yet, and adds them to `passed`. Leaves out the test of
  * the table, which notices each fault because its text is missing.
  */
-async function firstFailure(filters: string[], passed: Set<string>): Promise<string | null> {
+async function firstFailure(filters: string[], passed: Set<string>): Promise<Noticed | null> {
+  const specifications = (await vitest.globTestSpecifications(filters)).filter(
+    (each) => !passed.has(nameOf(each)) && !each.moduleId.endsWith("test/node/faults.test.ts"),
+  );
+  if (specifications.length === 0) return null;
+  const timeoutMs = filters.length > 0 ? NEAR_MAX_MS : ALL_MAX_MS;
+  const failure = await failureInTime(specifications, timeoutMs);
+  if (failure) return failure;
+  for (const each of specifications) passed.add(nameOf(each));
+  return null;
+}
+
+/** Runs `failureOf` with a time limit, so that a fault that makes the code run forever is noticed. */
+function failureInTime(
+  specifications: TestSpecification[],
+  timeoutMs: number,
+): Promise<Noticed | null> {
+  const endless = { text: `${ENDLESS} ${timeoutMs / 1000} s` };
+  return Promise.race([failureOf(specifications), sleep(timeoutMs, endless, { ref: false })]);
+}
+
+/** Runs test files, and finds the first failure. */
+async function failureOf(specifications: TestSpecification[]): Promise<Noticed | null> {
   // Failures of previous runs must not count.
   vitest.state.filesMap.clear();
   vitest.state.idMap.clear();
-  const specifications = (await vitest.globTestSpecifications(filters)).filter(
-    ({ project, moduleId }) =>
-      !passed.has(`${project.name} ${moduleId}`) && !moduleId.endsWith("test/node/faults.test.ts"),
-  );
-  if (specifications.length === 0) return null;
   const { testModules, unhandledErrors } = await vitest.runTestSpecifications(specifications);
   for (const testModule of testModules) {
+    const file = specifications.find((each) => nameOf(each) === nameOf(testModule));
     for (const { fullName } of testModule.children.allTests("failed"))
-      return `${placeOf(testModule)} > ${fullName}`;
-    if (testModule.state() === "failed") return `${placeOf(testModule)}: does not load`;
+      return { text: `${placeOf(testModule)} > ${fullName}`, file };
+    if (testModule.state() === "failed")
+      return { text: `${placeOf(testModule)}: does not load`, file };
   }
-  for (const { project, moduleId } of specifications) passed.add(`${project.name} ${moduleId}`);
-  return unhandledErrors.length > 0 ? "an unhandled error" : null;
+  return unhandledErrors.length > 0 ? { text: "an unhandled error" } : null;
+}
+
+/** Names a test file and the project that runs it. */
+function nameOf({ project, moduleId }: TestModule | TestSpecification): string {
+  return `${project.name} ${moduleId}`;
 }
 
 function placeOf({ project, relativeModuleId }: TestModule): string {
