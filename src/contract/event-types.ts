@@ -21,7 +21,7 @@
  */
 
 /** The texts about an event type, for the OpenAPI document, the portal and e-mails. */
-interface EventTypeTexts {
+export interface EventTypeTexts {
   /** The event in a short sentence without its full stop. */
   summary: string;
   /** When the event is sent, as a clause that begins with `when`. */

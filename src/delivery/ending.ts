@@ -31,18 +31,21 @@ import type { WakeUp } from "./wake.ts";
 const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
 
 /**
- * Returns the values that cancel a subscription's pending deliveries of these event types. They stay cancelled if
- * the subscription becomes active again, or lists the type again. The caller sends a wake-up message if the updated
- * row has `hasToEnd` set.
+ * Returns the values that cancel a subscription's pending deliveries, except those of the event types that are `kept`.
+ * They stay cancelled if the subscription becomes active again, or lists the type again. The caller sends a wake-up
+ * message if the updated row has `hasToEnd` set.
  */
-export function cancelPending(types: readonly WebhookEvent[] = WebhookEvent.options) {
+export function cancelPending(kept: readonly WebhookEvent[] = []) {
   const epoch = sql`(${subscriptions.epoch} + 1)`;
-  const entries = types.map((type) => sql`${type}, ${epoch}`);
-  const isOfTypes = sql`${deliveries.type} IN (SELECT value FROM json_each(${JSON.stringify(types)}))`;
+  // After a rollback, a subscription may list a type that this code does not know.
+  const types = sql`SELECT value FROM json_each(${JSON.stringify(WebhookEvent.options)})
+    UNION SELECT value FROM json_each(${subscriptions.events})
+    EXCEPT SELECT value FROM json_each(${JSON.stringify(kept)})`;
   return {
     epoch,
-    cancelledBefore: sql`json_patch(${subscriptions.cancelledBefore}, json_object(${sql.join(entries, sql`, `)}))`,
-    hasToEnd: sql`(${subscriptions.hasToEnd} OR EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_PENDING} AND ${isOfTypes}))`,
+    cancelledBefore: sql`json_patch(${subscriptions.cancelledBefore}, (SELECT json_group_object(value, ${epoch}) FROM (${types})))`,
+    hasToEnd: sql`(${subscriptions.hasToEnd} OR EXISTS (SELECT 1 FROM ${PENDING}
+      WHERE ${IS_PENDING} AND ${deliveries.type} IN (${types})))`,
   };
 }
 

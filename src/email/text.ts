@@ -1,11 +1,14 @@
 import type { WebhookEvent } from "../contract/enumerations.ts";
-import { EVENT_TYPES } from "../contract/event-types.ts";
+import { EVENT_TYPES, type EventTypeTexts } from "../contract/event-types.ts";
 import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../contract/limits.ts";
 import type { EmailKind, Language } from "../db/schema.ts";
 import { explainFailure } from "../history/failures.ts";
 import type { Missed, Notification } from "./notification.ts";
 
 type Branding = Pick<Env, "PORTAL" | "PORTAL_ORIGIN" | "PORTAL_NAME">;
+
+/** After a rollback, a webhook may list an event type that this code does not know. */
+const TEXTS: Record<string, EventTypeTexts> = EVENT_TYPES;
 
 /** Composes an e-mail in the language of its recipient. */
 export function composeEmail(
@@ -113,7 +116,7 @@ const FRENCH: Words = {
       : `${subscriptionIds.length} webhooks`;
     return `${name} de l’espace de travail « ${workspaceName} » vers ${host}`;
   },
-  eventType: (type) => EVENT_TYPES[type].french.name,
+  eventType: (type) => TEXTS[type]?.french.name ?? type,
   result: (last) => {
     switch (last?.outcome) {
       case "answered":
@@ -217,7 +220,7 @@ const ENGLISH: Words = {
       : `${subscriptionIds.length} webhooks`;
     return `${name} of the workspace “${workspaceName}” to ${host}`;
   },
-  eventType: (type) => EVENT_TYPES[type].name,
+  eventType: (type) => TEXTS[type]?.name ?? type,
   result: (last) => {
     switch (last?.outcome) {
       case "answered":

@@ -151,8 +151,9 @@ export function updateSubscription(
   now: number,
   seen?: Pick<SubscriptionRow, Changeable>,
 ): Statements<{ isChanged: boolean; wakeUps: WakeUp[] }> {
-  const { url, events = WebhookEvent.options } = changed;
+  const { url, events } = changed;
   const isElsewhere = url === undefined ? sql`0` : sql`${subscriptions.url} <> ${url}`;
+  const isCancelling = events === undefined ? sql`0` : isUnlisting(events);
   const isSeen =
     seen &&
     sql`${subscriptions.url} = ${seen.url}
@@ -169,9 +170,9 @@ export function updateSubscription(
       .update(subscriptions)
       .set({
         ...changed,
-        ...cancelUnlisted(events),
+        ...(events && cancelUnlisted(events)),
         ...forget(isElsewhere, events),
-        epoch: sql`${subscriptions.epoch} + (${isUnlisting(events)} OR ${isElsewhere})`,
+        epoch: sql`${subscriptions.epoch} + (${isCancelling} OR ${isElsewhere})`,
       })
       .where(and(isSubscription(id), isSeen))
       .returning({ subscriptionId: subscriptions.id, hasToEnd: subscriptions.hasToEnd }),
@@ -190,11 +191,9 @@ function isUnlisting(events: readonly WebhookEvent[]): SQL {
 
 /** Returns the values that cancel pending deliveries of the event types that are not in `events`, besides the epoch. */
 function cancelUnlisted(events: readonly WebhookEvent[]) {
-  const unlisted = WebhookEvent.options.filter((type) => !events.includes(type));
-  const isCancelling = isUnlisting(events);
-  const { cancelledBefore, hasToEnd } = cancelPending(unlisted);
+  const { cancelledBefore, hasToEnd } = cancelPending(events);
   return {
-    cancelledBefore: sql`iif(${isCancelling}, ${cancelledBefore}, ${subscriptions.cancelledBefore})`,
+    cancelledBefore: sql`iif(${isUnlisting(events)}, ${cancelledBefore}, ${subscriptions.cancelledBefore})`,
     hasToEnd,
   };
 }
@@ -203,7 +202,7 @@ function cancelUnlisted(events: readonly WebhookEvent[]) {
  * Returns the columns of the sending state: those of a new subscription if `isElsewhere`, and otherwise the present
  * ones, without the circuits of event types that are not in `events`.
  */
-function forget(isElsewhere: SQL, events: readonly WebhookEvent[]) {
+function forget(isElsewhere: SQL, events: readonly WebhookEvent[] = WebhookEvent.options) {
   const unlisted = WebhookEvent.options.filter((type) => !events.includes(type));
   // A merge patch removes the members that are null in it (RFC 7396).
   const none = JSON.stringify(Object.fromEntries(unlisted.map((type) => [type, null])));

@@ -234,8 +234,8 @@ function Rejected({ webhook, types }: Props) {
         const cause = explain(last);
         return (
           <p key={type}>
-            <b>{t.webhook.rejecting(t.types[type], formatTime(since))}</b> {formatOutcome(last)}.{" "}
-            {cause?.means} {cause?.todo}
+            <b>{t.webhook.rejecting(t.types[type] ?? type, formatTime(since))}</b>{" "}
+            {formatOutcome(last)}. {cause?.means} {cause?.todo}
           </p>
         );
       })}

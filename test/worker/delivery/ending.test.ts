@@ -119,6 +119,35 @@ describe("a subscription that", () => {
   });
 });
 
+describe("after a rollback, a pending delivery of an event type that this code does not know", () => {
+  const LATER = "lead.merged" as WebhookEvent;
+  /** A subscription to leads and to that type, with a pending delivery of each. */
+  async function owedLater() {
+    const both = await owed(1, NOW);
+    const { workspaceId, id } = both;
+    await setSubscription(id, { events: ["lead.created", LATER] });
+    await insertDeliveries([{ workspaceId, subscriptionId: id, eventId: "later", type: LATER }]);
+    return both;
+  }
+
+  test.each(ENDS)("is cancelled if its subscription %s", async (_, end) => {
+    const both = await owedLater();
+    await end(both, NOW);
+    await dispatchAt(NOW, [both.id], OK);
+    expect(await statesOf(both.id)).toEqual({ cancelled: 2 });
+  });
+
+  test("is cancelled if its subscription no longer lists the type, and waits until then", async () => {
+    const { id } = await owedLater();
+    await commit(db, updateSubscription(id, { description: "CRM" }, NOW));
+    await dispatchAt(NOW, [id], OK);
+    expect(await statesOf(id)).toEqual({ delivered: 1, pending: 1 });
+    await commit(db, updateSubscription(id, { events: ["lead.created"] }, NOW));
+    await dispatchAt(NOW, [id], OK);
+    expect(await statesOf(id)).toEqual({ delivered: 1, cancelled: 1 });
+  });
+});
+
 test("no request goes to the old URL of a subscription later than 2 s after a change during a dispatch", async () => {
   const { id } = await owed(20, NOW);
   const url = subscriberUrl();

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
 import { EMAIL_KINDS, type EmailKind, type Language } from "../../../src/db/schema.ts";
 import type { Notification } from "../../../src/email/notification.ts";
@@ -60,6 +61,12 @@ test("an e-mail leads to the portal where there is one", () => {
   const several = { subscriptionIds: ["whk_1", "whk_2"] };
   expect(compose(several, portal).text).toContain("https://api.example.com/portal\n");
   expect(compose({}, { ...portal, PORTAL: "off" }).text).not.toContain("https://");
+});
+
+test("an e-mail names an event type that this code does not know, as after a rollback", () => {
+  const events = ["lead.merged" as WebhookEvent, "run.completed" as const];
+  expect(compose({ events }).text).toContain("concernés\u00a0: lead.merged, Exécution terminée\n");
+  expect(inEnglish({ events }).text).toContain("Event types: lead.merged, Run completed\n");
 });
 
 test("an e-mail about a disabled subscription says what can be replayed, and until when", () => {
