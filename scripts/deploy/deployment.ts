@@ -34,8 +34,7 @@ import {
   migrateDatabases,
 } from "./databases.ts";
 import type { Options } from "./options.ts";
-import { makeQueues } from "./queues.ts";
-import { expectPlaced, queueNames, refuseShared } from "./resources.ts";
+import { expectPlaced, makeQueues, queueNames, refuseShared } from "./resources.ts";
 import { completeSecrets, openPrivateFolder, writeSecretsFile } from "./secret.ts";
 import { testVersion } from "./smoke.ts";
 

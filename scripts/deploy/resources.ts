@@ -1,5 +1,8 @@
+import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
+import type { Cloudflare } from "../shared/cloudflare.ts";
 import type { FoundQueue } from "../shared/queues.ts";
+import { print } from "../shared/terminal.ts";
 import type { FoundDatabase } from "./databases.ts";
 
 /** The resources of the account that a configuration names, in words. */
@@ -7,7 +10,6 @@ export function resourcesIn({
   name,
   d1_databases,
   queues,
-  ratelimits,
   routes = [],
 }: Unstable_Config): string[] {
   const databases = d1_databases.flatMap(({ database_name, database_id }) => [
@@ -19,7 +21,6 @@ export function resourcesIn({
     `the Worker ${name}`,
     ...databases,
     ...queueNames({ queues }).map((queue) => `the queue ${queue}`),
-    ...ratelimits.map(({ namespace_id }) => `the rate limit ${namespace_id}`),
     ...addresses.map((address) => `the route ${address}`),
   ];
 }
@@ -67,4 +68,18 @@ export function expectPlaced(
   throw new Error(
     `Not ${place}, and immovable: ${misplaced.join(", ")}. See docs/deploying.md, What a deployment does. Nothing was deployed.`,
   );
+}
+
+/** Creates the queues that do not exist. Wrangler would create them without a jurisdiction. */
+export async function makeQueues(
+  { call }: Cloudflare,
+  queues: FoundQueue[],
+  jurisdiction: string,
+): Promise<void> {
+  for (const { name, id } of queues) {
+    if (id !== null) continue;
+    print(`Creating the queue ${name}.`);
+    const place = jurisdiction && { jurisdiction };
+    await call(z.unknown(), "POST", "/queues", { queue_name: name, ...place });
+  }
 }

@@ -71,7 +71,6 @@ const SHARED: [what: string, text: string, other: string][] = [
     'queue = "webhook-deliveries"',
   ],
   ["database public-api", '"public-api-staging"', '"public-api"'],
-  ["rate limit 1", 'namespace_id = "2"', 'namespace_id = "1"'],
   ["Worker public-api", "[env.staging]\n", '[env.staging]\nname = "public-api"\n'],
 ];
 
@@ -88,6 +87,15 @@ test.each<Case>([
       STAGING,
     ],
   ),
+  [
+    /^\[env\.staging\] uses the route api\.example\.com, which is production's/,
+    ({ configure }) => {
+      configure(SMALL_WORKER, `routes = ["api.example.com"]\n${SMALL_WORKER}`);
+      // Without this line, it inherits production's routes.
+      configure("routes = []\n", "");
+    },
+    STAGING,
+  ],
   [
     /^wrangler\.toml binds no database as DB$/m,
     ({ configure }) => configure('binding = "DB"', 'binding = "DB_2"'),
