@@ -1,5 +1,6 @@
 import { spawnSync } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, mkdtempDisposableSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
@@ -12,6 +13,7 @@ import {
   orIfNoWorker,
 } from "../shared/cloudflare.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
+import { writePrivateFile } from "../shared/private-file.ts";
 import { type FoundQueue, findQueues } from "../shared/queues.ts";
 import {
   DEPLOYED_SECRETS,
@@ -22,7 +24,7 @@ import {
   withoutSecrets,
 } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
-import { openWrangler, parseJson, type Wrangler } from "../shared/wrangler.ts";
+import { openWrangler, parseJson, SIGNALS, type Wrangler } from "../shared/wrangler.ts";
 import {
   expectAllThere,
   expectDirectory,
@@ -35,7 +37,7 @@ import {
 } from "./databases.ts";
 import type { Options } from "./options.ts";
 import { expectPlaced, makeQueues, queueNames, refuseShared } from "./resources.ts";
-import { completeSecrets, openPrivateFolder, writeSecretsFile } from "./secret.ts";
+import { completeSecrets } from "./secret.ts";
 import { testVersion } from "./smoke.ts";
 
 /** The report of wrangler about a version that it uploaded or deployed. */
@@ -80,13 +82,18 @@ interface Found {
 }
 
 /**
- * Deploys the Worker, or does with it what the options say.
+ * Deploys the Worker.
  *
  * @param environment the environment variables, secrets included.
+ * @param seconds how long the new version may take to respond as expected.
  * @throws Error that says what is wrong, in words for the user.
  */
-export async function deploy(options: Options, environment: NodeJS.ProcessEnv): Promise<void> {
-  const { dryRun, everyCall } = options;
+export async function deploy(
+  options: Options,
+  environment: NodeJS.ProcessEnv,
+  seconds = 60,
+): Promise<void> {
+  const { everyCall } = options;
   const given = findSecrets(environment);
   // Wrangler gets them in a file.
   const env = withoutSecrets(environment);
@@ -98,11 +105,10 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   const account = { ...env, CLOUDFLARE_ACCOUNT_ID: cloudflare.accountId };
   const wrangler = openWrangler(account, everyCall);
   const found = await inspect(options, cloudflare, config, given);
-  if (dryRun) return rehearse(config, found);
-  expectCopied(options, env, found.secrets);
+  expectCopied(env, found.secrets);
   const secrets = {
     ...given,
-    ...completeSecrets(String(config.name), found.secrets, options.secretsCopy, env),
+    ...completeSecrets(String(config.name), found.secrets, env),
     ...(!found.isMarked && { [MARK]: "true" }),
   };
   const jurisdiction = String(config.vars.JURISDICTION ?? "");
@@ -122,10 +128,10 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   const former = found.isMarked ? found.former : null;
   if (former !== null && config.vars.PORTAL_ORIGIN && !options.atOnce) {
     const { id } = await uploadWith("versions", "upload");
-    await shift(options, wrangler, cloudflare, config, id, former);
+    await shift(options, seconds, wrangler, cloudflare, config, id, former);
   } else {
     const uploaded = await uploadWith("deploy");
-    await test(options, config, uploaded, former);
+    await test(options, seconds, config, uploaded, former);
   }
   if (former !== null) print(`Back to the version before: ${wayBack(options, former)}`);
 }
@@ -197,19 +203,6 @@ function findSecrets(environment: NodeJS.ProcessEnv): Secrets {
   return given;
 }
 
-/** Prints what a deployment would do. */
-function rehearse(config: Unstable_Config, { secrets, databases, queues }: Found): void {
-  const [, another] = databasesIn(config);
-  const steps = [
-    ...secrets.map((name) => `generate ${name}`),
-    ...databases.missing.map(({ name }) => `create the database ${name}`),
-    ...queues.filter(({ id }) => id === null).map(({ name }) => `create the queue ${name}`),
-    `apply the missing migrations${another ? " to each database" : ""}`,
-    `deploy the Worker ${config.name}`,
-  ];
-  print(["Nothing was changed. A deployment would", ...steps].join("\n  - "));
-}
-
 /** The names of the Worker's secrets; null if there is no Worker yet. */
 async function listSecrets({ call }: Cloudflare, { name }: Unstable_Config) {
   const listed = await call(SecretList, "GET", `/workers/scripts/${name}/secrets`).catch((error) =>
@@ -219,8 +212,8 @@ async function listSecrets({ call }: Cloudflare, { name }: Unstable_Config) {
 }
 
 /** @throws Error if a pipeline would have to generate secrets: nobody would have a copy of them. */
-function expectCopied({ secretsCopy }: Options, env: NodeJS.ProcessEnv, missing: SecretName[]) {
-  if (!env.CI || secretsCopy !== undefined || missing.length === 0) return;
+function expectCopied(env: NodeJS.ProcessEnv, missing: SecretName[]) {
+  if (!env.CI || missing.length === 0) return;
   throw new Error(
     `Set ${missing.join(" and ")}: the Worker does not have ${missing.length > 1 ? "them" : "it"} yet. Each is an id, a colon and 32 random bytes in base64, ` +
       "such as `k1:` followed by the output of `openssl rand -base64 32`. Keep a copy.",
@@ -240,11 +233,11 @@ async function upload(
 ): Promise<UploadedVersion | null> {
   using folder = openPrivateFolder();
   const outputFile = join(folder.path, "output.ndjson");
+  const secretsFile = join(folder.path, "secrets.json");
+  writePrivateFile(secretsFile, JSON.stringify(secrets));
   const tag = commitTag();
   const options = [
-    ...(Object.keys(secrets).length > 0
-      ? ["--secrets-file", writeSecretsFile(folder, secrets)]
-      : []),
+    ...(Object.keys(secrets).length > 0 ? ["--secrets-file", secretsFile] : []),
     ...(tag ? [`--tag=${tag}`] : []),
   ];
   const code = await wrangler.show([...command, ...options], {
@@ -256,6 +249,21 @@ async function upload(
   return { id: uploaded.version_id, targets: uploaded.targets ?? [] };
 }
 
+/** Creates a folder that only this user can read. It is deleted even if a signal ends wrangler. */
+function openPrivateFolder(): Disposable & { path: string } {
+  // Without a listener, a signal would end this process before it deletes the folder.
+  const stay = () => {};
+  for (const signal of SIGNALS) process.on(signal, stay);
+  const folder = mkdtempDisposableSync(join(tmpdir(), "deploy-"));
+  return {
+    path: folder.path,
+    [Symbol.dispose]() {
+      folder.remove();
+      for (const signal of SIGNALS) process.off(signal, stay);
+    },
+  };
+}
+
 /**
  * Tests an uploaded version while the one before it has all the traffic, and then gives it the traffic.
  * Requests that name a version get it once it is part of the deployment, if only with 0%.
@@ -263,7 +271,8 @@ async function upload(
  * @throws Error if it fails its test: it then gets no traffic.
  */
 async function shift(
-  { waitSeconds, selection }: Options,
+  { selection }: Options,
+  seconds: number,
   wrangler: Wrangler,
   cloudflare: Cloudflare,
   { name, vars }: Unstable_Config,
@@ -285,7 +294,7 @@ async function shift(
     });
   const address = String(vars.PORTAL_ORIGIN);
   const headers = { "Cloudflare-Workers-Version-Overrides": `${name}="${version}"` };
-  const { faults, isUnhealthy } = await testVersion(address, waitSeconds, { id: version, headers });
+  const { faults, isUnhealthy } = await testVersion(address, seconds, { id: version, headers });
   if (faults.length > 0)
     throw new Error(
       [
@@ -326,6 +335,7 @@ function commitTag(): string | null {
  */
 async function test(
   options: Options,
+  seconds: number,
   { vars }: Unstable_Config,
   { id, targets }: UploadedVersion,
   former: string | null,
@@ -335,7 +345,7 @@ async function test(
   );
   print(`Deployed${address ? `: ${address}` : ""}.`);
   const { faults, isItsOwn } = address
-    ? await testVersion(address, options.waitSeconds, { id })
+    ? await testVersion(address, seconds, { id })
     : { faults: [], isItsOwn: false };
   if (faults.length > 0 && isItsOwn)
     throw new Error(

@@ -53,18 +53,20 @@ export function openWrangler(env: NodeJS.ProcessEnv, options: string[] = []): Wr
   };
 }
 
+/** The signals with which a user ends a command. */
+export const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
 /** Waits for a process to end; whatever ends this process ends that one first. */
 async function ended(child: ChildProcess): Promise<number> {
   const pass = (signal: NodeJS.Signals) => child.kill(signal);
-  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
-  for (const signal of signals) process.on(signal, pass);
+  for (const signal of SIGNALS) process.on(signal, pass);
   try {
     return await new Promise((resolve, reject) => {
       child.on("error", (error) => reject(new Error(`wrangler cannot be run: ${error.message}`)));
       child.on("close", (code) => resolve(code ?? 1));
     });
   } finally {
-    for (const signal of signals) process.off(signal, pass);
+    for (const signal of SIGNALS) process.off(signal, pass);
   }
 }
 

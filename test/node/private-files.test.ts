@@ -11,7 +11,10 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 test.each<[what: string, write: (file: string) => unknown, written?: string]>([
   ["the server", (file) => writeServer({ base: "http://localhost", platformKey: "k" }, file)],
-  ["the copy of secrets", (file) => completeSecrets("w", ["ENCRYPTION_KEYS"], file, {})],
+  [
+    "public-api.secrets.txt",
+    () => completeSecrets("public-api", ["ENCRYPTION_KEYS"], { HOME: folder }),
+  ],
   ["the notes of a restore", (file) => writeNotes(file, {} as never), ".new"],
 ])(
   "only this user can read a file with %s, even if all could before",

@@ -131,7 +131,7 @@ test.each<Case>([
       await addWorkspace(content, "wks_1", K1);
       await addWorkspace(content, "wks_2", K2);
     },
-    ["--dry-run"],
+    [],
   ],
   [
     /^wrangler\.toml does not bind DB_7, but workspaces live there \(1\): nothing was deployed\.$/m,

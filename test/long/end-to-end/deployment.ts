@@ -159,10 +159,12 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
     const { code } = await ended;
     return { code, output: stripVTControlCharacters(output()) };
   };
+  const options = (args: string[]) => ["--config", config, ...args];
   // The Worker is here, so what is wrong with it does not pass: it is asked once.
-  const options = (args: string[]) => ["--wait", "1", "--config", config, ...args];
   const deployHere = (more: NodeJS.ProcessEnv, args: string[]) =>
-    runHere(() => deploy(parseOptions(options(args)), { ...env, WRANGLER_LOG: "none", ...more }));
+    runHere(() =>
+      deploy(parseOptions(options(args)), { ...env, WRANGLER_LOG: "none", ...more }, 1),
+    );
   const deployment = (args: string[]) => [join(ROOT, "scripts/deploy/deploy.ts"), ...options(args)];
   const site: Site = {
     cloudflare,
