@@ -52,8 +52,8 @@ describe("npm run deploy, one version after the other,", () => {
   test("then continues: it has everything in its jurisdiction, the tables, and the secrets", async () => {
     const { cloudflare } = site();
     const { code, output } = await site().deploy();
-    expect(output).toContain("npm run platform -- --remote createWorkspace");
-    expect(output).toContain("It refuses an invented key, and is healthy.");
+    expect(output).toContain(`Deployed: ${site().address}. It passes its test.`);
+    expect(output).toContain("Continue with docs/admin.md, Day one");
     expect(code).toBe(0);
     expect(cloudflare.databases).toMatchObject([{ name: "public-api", jurisdiction: "eu" }]);
     expect(worker().subdomain).toEqual({ enabled: true, previews_enabled: false });
@@ -119,8 +119,7 @@ describe("npm run deploy, one version after the other,", () => {
     const { id, annotations } = newest();
     // It has all migrations.
     expect(output).not.toContain("Migrating the database");
-    expect(output).toContain("It refuses an invented key.");
-    expect(output).toContain("In two minutes, run: npm run platform -- --remote health");
+    expect(output).toContain("It passes its test.");
     expect(code).toBe(0);
     const [, wayBack] = /^Back to the version before: npx wrangler (.+)$/m.exec(output) ?? [];
     expect(wayBack).toBe(
@@ -139,13 +138,24 @@ describe("npm run deploy, one version after the other,", () => {
     ]);
   });
 
-  test("says which version serves if Cloudflare's API fails after the upload", async () => {
+  test("says how to see which version serves if Cloudflare's API fails after the upload", async () => {
     site().cloudflare.outage = /^PUT .*schedules$/;
     const { code, output } = await site().deploy({}, "--at-once");
     site().cloudflare.outage = null;
-    expect(output).toContain(
-      `The new version ${newest().id} serves, but wrangler failed after it was uploaded`,
+    expect(output).toMatch(
+      /^Wrangler did not finish: run the command again\. .* npx wrangler deployments list --config=\S+ --env=$/m,
     );
+    expect(code).toBe(1);
+  });
+
+  test("with --at-once, fails if the version that has the traffic fails its test", async () => {
+    const { replaced } = site();
+    const [former = ""] = Object.keys(worker().deployments[0] ?? {});
+    replaced["/health"] = (_, response) => bare(response).writeHead(500).end();
+    const { code, output } = await site().deploy({}, "--at-once");
+    delete replaced["/health"];
+    expect(output).toContain("The new version serves, but fails its test:\n  GET /health responds");
+    expect(output).toContain(`If this lasts, go back: npx wrangler rollback ${former} `);
     expect([code, worker().deployments[0]]).toEqual([1, { [newest().id]: 100 }]);
   });
 
@@ -176,11 +186,8 @@ describe("npm run deploy, one version after the other,", () => {
     const { code, output } = await deployStaging();
     configure('PORTAL_ORIGIN = ""', `PORTAL_ORIGIN = "${address}"`);
     expect(output).toContain(`in ${copy}`);
-    expect(output).toContain("npm run platform -- --env staging createWorkspace");
-    // On day one, it only has an address under workers.dev, which does not serve it yet.
-    expect(output).toMatch(/^Deployed: https:\/\/public-api-staging\.account-x+\.workers\.dev\.$/m);
-    expect(output).toContain("GET /health gets no answer");
-    expect(output).toContain("Set PORTAL_ORIGIN in wrangler.toml");
+    // On day one, it only has an address under workers.dev, which may not serve it yet.
+    expect(output).toContain("Deployed, and not tested: wrangler.toml sets no PORTAL_ORIGIN.");
     expect(code).toBe(0);
     expect([...cloudflare.workers.keys()]).toEqual(["public-api", "public-api-staging"]);
     expect(cloudflare.databases.slice(1)).toMatchObject([
