@@ -72,10 +72,7 @@ export const workspaces = sqliteTable(
     database: text(),
     /** Why its rows are write-locked here; null while it lives here and does not move. */
     writeLock: text("write_lock").$type<WriteLock>(),
-    /**
-     * The move that has locked its rows; null for a directory entry of a workspace that does not move. While a workspace
-     * is created outside the directory, this is its own id, and nothing is locked: see `insertWorkspace`.
-     */
+    /** The move that has locked its rows; null for a directory entry of a workspace that does not move. */
     moveId: text("move_id"),
     /** Whether it is being erased; also set in its directory entry, so that no key is created for it. */
     erasing: integer({ mode: "boolean" }).notNull().default(false),

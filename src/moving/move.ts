@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { and, eq, isNotNull, lte, not, or, sql } from "drizzle-orm";
+import { and, eq, isNotNull, lte, not, sql } from "drizzle-orm";
 import { InputError } from "../contract/input.ts";
 import { READ_MAX_MS } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
@@ -7,7 +7,6 @@ import { qb } from "../db/builder.ts";
 import { DIRECTORY } from "../db/databases.ts";
 import { moves, workspaces } from "../db/schema.ts";
 import { logError } from "../log.ts";
-import { CREATION_MAX_MS } from "../workspaces/workspaces.ts";
 import { cancel, commitIn, findMove, logStage, type Move, releaseLocks, STEPS } from "./steps.ts";
 
 /*
@@ -106,22 +105,17 @@ export async function continueMoves(env: Env, hasMore: () => boolean): Promise<v
   await doEach(left, hasMore, (move) => continueLeft(env, move, now, hasMore));
 }
 
-/**
- * Releases the rows that moves have locked in a database, once these moves are over. A row whose creation has stopped
- * halfway looks like one whose move was cancelled: without a directory entry, it is cleared.
- */
+/** Releases the rows that moves have locked in a database, once these moves are over. */
 export async function settleMoves(
   env: Env,
   database: string,
   hasMore: () => boolean,
 ): Promise<void> {
-  const { id, moveId, writeLock, createdAt } = workspaces;
-  const createdBy = Date.now() - CREATION_MAX_MS;
   const { locked } = await commitIn(env, database, {
     locked: qb
-      .select({ workspaceId: id, id: sql<string>`${moveId}` })
+      .select({ workspaceId: workspaces.id, id: sql<string>`${workspaces.moveId}` })
       .from(workspaces)
-      .where(and(isNotNull(moveId), or(isNotNull(writeLock), lte(createdAt, createdBy))))
+      .where(isNotNull(workspaces.moveId))
       .limit(MOVES_AT_ONCE),
   });
   await doEach(locked, hasMore, (each) => releaseLocks(env, database, each, hasMore));

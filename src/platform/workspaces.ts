@@ -14,7 +14,7 @@ import {
 } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
-import { databaseNames, openDirectory } from "../db/databases.ts";
+import { DIRECTORY, databaseNames, openDirectory } from "../db/databases.ts";
 import { TemporaryError } from "../db/errors.ts";
 import { sendWakeUps } from "../delivery/wake.ts";
 import { Name } from "../primitives/text.ts";
@@ -35,6 +35,7 @@ import { WorkspaceDetails } from "../workspaces/views.ts";
 import {
   endSessions,
   findPortalAccess,
+  insertEntry,
   insertWorkspace,
   listEntries,
   updateAccess,
@@ -75,7 +76,12 @@ export const createWorkspace = operation({
       sealedDataKey: await createDataKey(env.ENCRYPTION_KEYS, workspaceId),
       createdAt: Date.now(),
     };
-    await insertWorkspace(env, placement, workspace);
+    await insertWorkspace(placement.db, workspace);
+    // The directory entry comes last, so that it never points to a workspace that does not exist yet.
+    if (placement.database !== DIRECTORY)
+      await commit(openDirectory(env), insertEntry(workspace, placement.database)).catch(() => {
+        throw new TemporaryError(`${workspaceId} may be half created: call eraseWorkspace for it`);
+      });
     return { workspaceId };
   },
 });

@@ -11,7 +11,7 @@ import { combine, commit, counted, type Database, readAs, type Statements } from
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { isOnPage, mapItems, type Page, type PageRequest, preparePage } from "../db/page.ts";
 import { type Administrator, subscriptions, workspaces } from "../db/schema.ts";
-import { beingErased, type Placement, queryIfReachable } from "./placement.ts";
+import { beingErased, queryIfReachable } from "./placement.ts";
 
 /*
  * Workspaces: their rows and access. The other files of this folder:
@@ -23,30 +23,13 @@ import { beingErased, type Placement, queryIfReachable } from "./placement.ts";
  * - table-registry.ts lists the tables with data of workspaces, and rows.ts reads their rows.
  */
 
-/**
- * Inserts a workspace that has access to the service, in its database and, if that is another one, in the directory. The
- * directory entry comes second, so that it never points to a workspace that does not exist yet. Until it is stored, the
- * row is marked as if a move had locked it. If the creation stops in between, `settleMoves` clears the row.
- *
- * @param workspace the row, with an encrypted data key.
- */
+/** Inserts a workspace that has access to the service. @param workspace the row, with an encrypted data key. */
 export async function insertWorkspace(
-  env: Env,
-  { database, db }: Placement,
+  db: Database,
   workspace: typeof workspaces.$inferInsert & { sealedDataKey: string },
-): Promise<void> {
-  const { id } = workspace;
-  const isElsewhere = database !== DIRECTORY;
-  const row = { ...workspace, moveId: isElsewhere ? id : null };
-  await commit(db, qb.insert(workspaces).values(row).onConflictDoNothing());
-  if (!isElsewhere) return;
-  await commit(openDirectory(env), insertEntry(workspace, database));
-  const isMarked = and(eq(workspaces.id, id), eq(workspaces.moveId, id));
-  await commit(db, qb.update(workspaces).set({ moveId: null }).where(isMarked));
+) {
+  await commit(db, qb.insert(workspaces).values(workspace).onConflictDoNothing());
 }
-
-/** How long a creation may take. */
-export const CREATION_MAX_MS = 5 * MINUTE_MS;
 
 /** Inserts the directory entry of a workspace that lives in another database, unless there is one. */
 export function insertEntry(

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { SUBSCRIPTIONS_MAX } from "../../src/contract/limits.ts";
-import { isoTime, MINUTE_MS } from "../../src/contract/time.ts";
+import { isoTime } from "../../src/contract/time.ts";
 import {
   deployedAs,
   errorOf,
@@ -8,7 +8,6 @@ import {
   Platform as platform,
   platformOf,
   send,
-  setUp,
 } from "../support/api.ts";
 import {
   type DatabaseName,
@@ -19,12 +18,10 @@ import {
   rowsIn,
   tablesWith,
   unreachableDatabase,
-  valueIn,
   WAYS,
 } from "../support/databases.ts";
 import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
-import { sweepMoves } from "../support/moves.ts";
 import { insertWorkspaces } from "../support/rows.ts";
 import { shortenTimers } from "../support/timers.ts";
 
@@ -79,59 +76,19 @@ describe("a new workspace", () => {
     expect(await listed()).toEqual(before);
   });
 
-  /** Creates a workspace in DB_2, of which one write fails. @returns its id. */
-  async function createHalf(name: string, failing: (text: string, database: string) => boolean) {
-    const failingIn = (database: "DB" | "DB_2") =>
-      interposed(databaseOf(database), ({ texts, go }) =>
-        texts.some((text) => failing(text, database))
-          ? Promise.reject(new Error("D1_ERROR: D1 DB is overloaded."))
-          : go(),
-      );
-    const away = platformOf(deploymentWith({ DB: failingIn("DB"), DB_2: failingIn("DB_2") }));
-    const input = { name, adminEmails: ["zoe@example.com"], database: "DB_2" };
-    expect(await errorOf(away.createWorkspace(input))).toContain("overloaded");
-    const id = await valueIn<string>("DB_2", "SELECT id FROM workspaces WHERE name = ?", name);
-    return String(id);
-  }
-  const INSERTION = 'insert into "workspaces"';
-
-  test("whose creation failed halfway is cleared by the scheduled job, but not while it may go on", async () => {
-    const counts = async () =>
-      (await platform.databases({})).items.map(({ workspaces }) => workspaces);
-    const before = await counts();
-    const isEntry = (text: string, database: string) =>
-      database === "DB" && text.startsWith(INSERTION);
-    const id = await createHalf("Agence perdue", isEntry);
-    const stored = () =>
-      rowsIn("DB_2", "SELECT name, admin_emails, sealed_data_key FROM workspaces WHERE id = ?", id);
-    const since = "UPDATE workspaces SET created_at = ? WHERE id = ?";
-    await rowsIn("DB_2", since, Date.now() - 4 * MINUTE_MS, id);
-    await sweepMoves();
-    expect(await stored()).toMatchObject([{ name: "Agence perdue" }]);
-    await rowsIn("DB_2", since, Date.now() - 5 * MINUTE_MS, id);
-    await sweepMoves();
-    expect(await stored()).toEqual([{ name: "", admin_emails: "[]", sealed_data_key: null }]);
-    expect(await counts()).toEqual(before);
-    expect(await placementOf(id)).toBeUndefined();
-  });
-
-  test("that is in the directory stays, even if its creation failed after that", async () => {
-    const isMark = (text: string) => text.startsWith('update "workspaces" set "move_id"');
-    const id = await createHalf("Agence trouvée", isMark);
-    await rowsIn("DB_2", "UPDATE workspaces SET created_at = 1 WHERE id = ?", id);
-    const moveId = () => valueIn("DB_2", "SELECT move_id FROM workspaces WHERE id = ?", id);
-    expect(await moveId()).toBe(id);
-    await sweepMoves();
-    expect(await moveId()).toBeNull();
-    const { name } = await platform.readWorkspace({ workspaceId: id });
-    expect([name, await placementOf(id)]).toEqual(["Agence trouvée", "DB_2"]);
-    await setUp.updateWorkspace({ workspaceId: id, name: "Agence" });
-  });
-
-  test("is not marked for the scheduled job once it is created", async () => {
-    const { workspaceId } = await platform.createWorkspace({ name: "Agence", database: "DB_2" });
-    const read = "SELECT move_id FROM workspaces WHERE id = ?";
-    expect(await valueIn("DB_2", read, workspaceId)).toBeNull();
+  test("whose creation fails halfway is named by the error, and can be erased", async () => {
+    const DB = interposed(databaseOf("DB"), ({ texts, go }) =>
+      texts.some((text) => text.startsWith('insert into "workspaces"'))
+        ? Promise.reject(new Error("D1_ERROR: D1 DB is overloaded."))
+        : go(),
+    );
+    const away = platformOf(deploymentWith({ DB }));
+    const error = await errorOf(away.createWorkspace({ name: "Agence perdue", database: "DB_2" }));
+    const stored = () => rowsIn("DB_2", "SELECT id FROM workspaces WHERE name = 'Agence perdue'");
+    const [half] = await stored();
+    expect(error).toContain(`${half?.id} may be half created`);
+    while (!(await platform.eraseWorkspace({ workspaceId: String(half?.id) })).done);
+    expect(await stored()).toEqual([]);
   });
 
   test("lives in the smallest database by default", async () => {
