@@ -36,6 +36,7 @@ import {
   SECRET_OVERLAP_SECONDS,
   SUBSCRIPTIONS_MAX,
   TEST_EVENTS_PER_MINUTE,
+  TRIED_FOR_MAX_MS,
   URL_MAX_LENGTH,
   WORKSPACE_EMAILS_PER_DAY,
 } from "../src/contract/limits.ts";
@@ -222,7 +223,7 @@ function limits(): string {
       ],
       [
         "Attempts of a delivery",
-        `${RETRY_WAITS_SECONDS.length + 1}, over ${RETRIED_DAYS.min} to ${RETRIED_DAYS.max} days, not counting those that only test a failing server`,
+        `${RETRY_WAITS_SECONDS.length + 1}, over ${RETRIED_DAYS.min} to ${RETRIED_DAYS.max} days, not counting those that only test a failing server; a failure ${words(TRIED_FOR_MAX_MS / 1000)} or more after the first attempt is the last`,
         "*Failed for good*",
       ],
       [
