@@ -12,21 +12,15 @@ export type PlatformCall = {
  * that they have cached, pending deliveries are cancelled, and personal data is erased.
  *
  * @param now Unix milliseconds.
- * @param skip methods that are the damage, so that their calls are not repeated.
  */
-export function callsToRepeat(
-  compared: Compared,
-  now: number,
-  skip: readonly string[] = [],
-): PlatformCall[] {
+export function callsToRepeat(compared: Compared, now: number): PlatformCall[] {
   const { noted, found, placements, restoredTo } = compared;
   // Workspaces that live elsewhere may have rows here, which are out of date.
   const known = new Set(noted.workspaces.map(({ id }) => id));
   const isHere = ({ id, database }: Row) => database === null && known.has(id ?? null);
   const here = new Set(found.workspaces.filter(isHere).map(({ id }) => id));
-  const calls: PlatformCall[] = [
+  return [
     ...keyCalls(noted, found, now),
-    ...(skip.includes("eraseWorkspace") ? returnedKeyCalls(found, placements.erased, now) : []),
     ...placements.erased.map((workspaceId) => ({
       method: "eraseWorkspace" as const,
       input: { workspaceId },
@@ -35,44 +29,31 @@ export function callsToRepeat(
     ...subscriptionCalls(noted, found, here, restoredTo),
     ...erasureCalls(noted, here),
   ];
-  return calls.filter((call) => !skip.includes(call.method));
 }
 
 type Ids = Set<Row[string] | undefined>;
 
 /**
  * Makes the calls that revoke keys again, and those that invalidate the gates of other keys. A gate that has read its
- * key while the database was as of then may have cached that the key is unknown, or where its workspace lived.
+ * key while the database was as of then may have cached that the key is unknown, or where its workspace lived. One that
+ * has read it since the erasure of its workspace has cached that it is unknown, and the workspace may stay.
  */
 function keyCalls(noted: Tables, found: Tables, now: number): PlatformCall[] {
   const before = byId(noted.api_keys);
-  const called = (methods: PlatformMethod[]) =>
-    noted.audit_trail.filter(({ method }) => methods.some((each) => each === method));
-  const changed = new Set(
-    called(["createApiKey", "updateApiKey", "rollApiKey"]).flatMap(
-      ({ ids }) => JSON.parse(String(ids)) as string[],
+  const named = new Set(
+    noted.audit_trail.flatMap(({ method, workspace_id, ids }): Row[string][] =>
+      method === "moveWorkspace" ? [workspace_id ?? null] : JSON.parse(String(ids)),
     ),
   );
-  const moved = new Set(called(["moveWorkspace"]).map(({ workspace_id }) => workspace_id));
   return found.api_keys.flatMap((key): PlatformCall[] => {
-    const was = before.get(key.id);
-    if (!was || key.revoked_at !== null) return [];
-    const keyId = String(key.id);
+    if (key.revoked_at !== null) return [];
+    const was = before.get(key.id) ?? key;
     const hasExpired = was.expires_at !== null && Number(was.expires_at) <= now;
     if (was.revoked_at !== null || hasExpired)
-      return [{ method: "revokeApiKey", input: { keyId } }];
-    if (!changed.has(keyId) && !moved.has(key.workspace_id ?? null)) return [];
-    return [invalidateGate(was)];
+      return [{ method: "revokeApiKey", input: { keyId: String(key.id) } }];
+    const isNamed = [key.id, key.workspace_id].some((id) => named.has(id ?? null));
+    return isNamed || was === key ? [invalidateGate(was)] : [];
   });
-}
-
-/** Makes the calls that invalidate the gates of the keys of workspaces that stay back, which are cached as unknown. */
-function returnedKeyCalls(found: Tables, workspaces: string[], now: number): PlatformCall[] {
-  const isLive = ({ revoked_at, expires_at }: Row) =>
-    revoked_at === null && (expires_at === null || Number(expires_at) > now);
-  return found.api_keys
-    .filter((key) => workspaces.includes(String(key.workspace_id)) && isLive(key))
-    .map(invalidateGate);
 }
 
 /** Gives a key the rate limit that it has, which invalidates its gate. */

@@ -100,7 +100,7 @@ export async function restore(
     await putBack(restore, tables, placements);
     await query(execute, options.database, MARK_KEYS_USED);
     const compared = await compare(restore, tables, placements);
-    notes = { ...notes, calls: callsToRepeat(compared, Date.now(), options.skip) };
+    notes = { ...notes, calls: callsToRepeat(compared, Date.now()) };
     writeNotes(file, notes);
   }
   const wanted = notes.calls?.filter(({ method }) => !options.skip.includes(method)) ?? [];
