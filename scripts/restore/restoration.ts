@@ -1,3 +1,4 @@
+import { existsSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline/promises";
@@ -7,11 +8,11 @@ import { callUntilDone, isUntilDone } from "../platform/long-calls.ts";
 import { type Cloudflare, findCloudflare, NOT_LOGGED_IN } from "../shared/cloudflare.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
+import { writePrivateFile } from "../shared/private-file.ts";
 import { findQueues } from "../shared/queues.ts";
 import { withoutSecrets } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
 import { openWrangler } from "../shared/wrangler.ts";
-import { type Notes, readNotes, writeNotes } from "./notes.ts";
 import { type Options, SETTINGS } from "./options.ts";
 import { findPlacements, type Placements, settlePlacements } from "./placements.ts";
 import { callsToRepeat, type PlatformCall } from "./repeat.ts";
@@ -38,6 +39,27 @@ interface Restore extends Databases {
   time: string;
   /** The queues of deliveries. */
   queues: string[];
+}
+
+/**
+ * The notes of a restore, in a file that only its user can read and that is deleted at the end. A run that continues does
+ * no step twice.
+ */
+interface Notes {
+  /** The bookmark of the database before the restore, which undoes it. */
+  bookmark: string;
+  /** The tables with the decisions of people, before the restore. */
+  tables: Tables;
+  /** Where workspaces live, as found when the database had gone back; null before. */
+  placements: Placements | null;
+  /** The calls that are still to be repeated; null until the rows have been put back. */
+  calls: PlatformCall[] | null;
+}
+
+/** Replaces the notes atomically. */
+export function writeNotes(file: string, notes: Notes): void {
+  writePrivateFile(`${file}.new`, JSON.stringify(notes));
+  renameSync(`${file}.new`, file);
 }
 
 /**
@@ -72,9 +94,7 @@ export async function restore(
     `${config.name}.restore-${options.database}-${stamp}.json`,
   );
 
-  const begun = readNotes(file);
-  if (begun?.finished)
-    throw new Error(`This restore is finished. To do it once more, delete ${file} first.`);
+  const begun: Notes | null = existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : null;
   let notes = begun && (await hasGoneBack(restore)) ? begun : null;
   if (!notes) await refuseWhileMoving(restore);
   if (begun) print(`Continuing with what ${file} has noted.`);
@@ -106,7 +126,7 @@ export async function restore(
   const wanted = notes.calls?.filter(({ method }) => !options.skip.includes(method)) ?? [];
   await repeat(wanted, openPlatform, (calls) => writeNotes(file, { ...notes, calls }));
   await setPaused(restore, false);
-  writeNotes(file, { ...notes, calls: [], finished: true });
+  rmSync(file);
   // Calls that had not ended at that time are lost, too.
   const reportedSince = new Date(options.at.getTime() - CLOCKS_DIFFER_MS).toISOString();
   print(
@@ -117,16 +137,13 @@ export async function restore(
         (id) =>
           `${id} has moved to ${options.database} since then, and its records are in no database. Undo the restore and choose a time after the move, or let the platform report them all again.`,
       ),
+      "Look in the audit trail (docs/admin.md, Audit trail) for calls of others during the restore, and whether they still hold.",
       ...(options.skip.includes(SETTINGS)
         ? [
-            "Look in the audit trail (docs/admin.md, Audit trail) for webhooks, keys and limits that were created or changed since then: they are gone, or as they were. A secret that was rotated signs again, so rotate it.",
+            "Look there for webhooks, keys and limits that were created or changed since then: they are gone, or as they were. A secret that was rotated signs again, so rotate it.",
           ]
         : []),
-      ...(await callsMeanwhile(restore, tables)).map(
-        (call) => `Look whether ${call} still holds: it was called during the restore.`,
-      ),
       `Look at the service: npm run platform -- ${options.selection} health`,
-      `Delete ${file}: it has hashes of keys and encrypted secrets.`,
       `To undo the restore: npx wrangler d1 time-travel restore ${options.database} --bookmark=${bookmark} ${options.everyCall.join(" ")}`,
     ].join("\n  - "),
   );
@@ -183,7 +200,7 @@ async function takeNotes({ options, execute, bookmark, time }: Restore): Promise
   await query(execute, database, markPresent(time));
   const now = await bookmark(database);
   const tables = await readTables(execute, database, at.getTime());
-  return { bookmark: now, tables, placements: null, calls: null, finished: false };
+  return { bookmark: now, tables, placements: null, calls: null };
 }
 
 async function setPaused({ cloudflare, queues }: Restore, isPaused: boolean): Promise<void> {
@@ -255,15 +272,6 @@ async function make(platform: PlatformClient, { method, input }: PlatformCall): 
   const given = { ...input, actor: ACTOR };
   if (isUntilDone(method)) await callUntilDone(platform, method, given as never);
   else await platform.call(method, given as never);
-}
-
-/** Lists the calls of others since the tables were noted: the restore may have set back what they changed. */
-async function callsMeanwhile({ options, execute }: Restore, noted: Tables): Promise<string[]> {
-  const known = new Set(noted.audit_trail.map(({ id }) => id));
-  const { audit_trail } = await readTables(execute, options.database, options.at.getTime());
-  return audit_trail
-    .filter(({ id, actor, result }) => !known.has(id) && actor !== ACTOR && result === "ok")
-    .map(({ method, workspace_id, ids }) => `${method} ${workspace_id ?? ""} ${ids}`);
 }
 
 /** Returns the names of the queues of deliveries. */

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test, vi } from "vitest";
 import { completeSecrets } from "../../scripts/deploy/secret.ts";
-import { writeNotes } from "../../scripts/restore/notes.ts";
+import { writeNotes } from "../../scripts/restore/restoration.ts";
 import { writeServer } from "../../scripts/shared/local-state.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "private-"));

@@ -252,12 +252,9 @@ test("npm run restore brings records back, and repeats later decisions of people
   const { code, stdout, stderr } = await goBack("--yes");
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout).toContain(`Repeated eraseLeads {"workspaceId":"${workspaceId}"`);
-  expect(stdout).toContain(
-    `Look whether setWorkspaceAccess ${barred.workspaceId} [] still holds: it was called during the restore.`,
-  );
   expect(stdout).toContain("npx wrangler d1 time-travel restore DB --bookmark=");
   expect(isPaused()).toEqual([false, false, false]);
-  expect((await goBack("--yes")).stderr).toContain("This restore is finished.");
+  expect(readdirSync(folder).filter((name) => name.includes(".restore-"))).toEqual([]);
 
   clearInterval(trying);
   // An isolate refuses an unknown key for two seconds without asking its gate.
