@@ -102,6 +102,7 @@ export async function restore(
   if (!notes) {
     await setPaused(restore, true);
     // Earlier notes are out of date, because people may have made changes since then.
+    await mark(restore);
     notes = await takeNotes(restore);
     writeNotes(file, notes);
     print(`Noted what has been decided: ${file}`);
@@ -149,9 +150,22 @@ export async function restore(
   );
 }
 
+/** The row of `sweep_positions` that marks a database, by the restored time, which is before the mark. */
+const markOf = (time: string) => literal(`restore ${time}`);
+
+/**
+ * Marks a database before it goes back. Time Travel removes the mark, so a restore that was interrupted knows whether the
+ * database has gone back. A bookmark does not tell: it grows in any case.
+ */
+async function mark({ options, execute, time }: Restore): Promise<void> {
+  const sql = `INSERT INTO sweep_positions (part, position) VALUES (${markOf(time)}, '') ON CONFLICT DO NOTHING`;
+  await query(execute, options.database, sql);
+}
+
 /** Whether Time Travel has taken the database back, which a run that was interrupted may not have noted. */
 async function hasGoneBack({ options, execute, time }: Restore): Promise<boolean> {
-  return (await query(execute, options.database, findMark(time))).length === 0;
+  const sql = `SELECT part FROM sweep_positions WHERE part = ${markOf(time)}`;
+  return (await query(execute, options.database, sql)).length === 0;
 }
 
 /** @throws Error if a workspace is being moved. */
@@ -195,9 +209,8 @@ async function confirm(restore: Restore, name: string, file: string): Promise<vo
   if (!/^y(es)?$/i.test(answer.trim())) throw new Error("Nothing was changed.");
 }
 
-async function takeNotes({ options, execute, bookmark, time }: Restore): Promise<Notes> {
+async function takeNotes({ options, execute, bookmark }: Restore): Promise<Notes> {
   const { database, at } = options;
-  await query(execute, database, markPresent(time));
   const now = await bookmark(database);
   const tables = await readTables(execute, database, at.getTime());
   return { bookmark: now, tables, placements: null, calls: null };
@@ -280,22 +293,4 @@ function queuesOf({ queues }: Unstable_Config): string[] {
   return (queues.producers ?? []).flatMap(({ binding, queue }) =>
     isOfDeliveries(binding) && queue ? [queue] : [],
   );
-}
-
-/** The row that a database has until Time Travel takes it back: its name in `sweep_positions`. */
-const markOf = (time: string) => literal(`restore ${time}`);
-
-/**
- * Writes the statement that marks a database before it goes back. Time Travel removes the mark, so a restore that was
- * interrupted knows whether the database has gone back.
- *
- * @param time the restored time, which is before the mark.
- */
-function markPresent(time: string): string {
-  return `INSERT INTO sweep_positions (part, position) VALUES (${markOf(time)}, '') ON CONFLICT DO NOTHING`;
-}
-
-/** Writes the statement that finds the mark of `markPresent`. */
-function findMark(time: string): string {
-  return `SELECT part FROM sweep_positions WHERE part = ${markOf(time)}`;
 }
