@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { mapEventTypes } from "./event-types.ts";
+import { EVENT_TYPES, type EventType } from "./event-types.ts";
 
 /** A named enumeration of the contract, documented with the meaning of each of its values. */
 function documented<const Value extends string>(
@@ -54,11 +54,12 @@ export const TriggerType = documented("TriggerType", "What triggered the run.", 
   crm_event: "an event of a connected CRM",
 });
 
-export const WebhookEvent = documented(
-  "WebhookEvent",
-  "When an event is sent. New types may be added.",
-  mapEventTypes(({ when }) => when),
-);
+// The meanings are those of the document's webhooks. Importers of agents accept no description with all of them.
+export const WebhookEvent = z
+  .enum(Object.keys(EVENT_TYPES) as [EventType, ...EventType[]])
+  .openapi("WebhookEvent", {
+    description: "The type of an event: what happened to which record. New types may be added.",
+  });
 
 export type AutomationType = z.infer<typeof AutomationType>;
 export type AutomationStatus = z.infer<typeof AutomationStatus>;

@@ -71,7 +71,7 @@ export const EVENT_TYPES = {
   },
 } as const satisfies Record<string, EventTypeTexts>;
 
-type EventType = keyof typeof EVENT_TYPES;
+export type EventType = keyof typeof EVENT_TYPES;
 
 /** Maps each event type to a value. */
 export function mapEventTypes<T>(

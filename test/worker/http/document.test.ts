@@ -43,12 +43,15 @@ describe("the OpenAPI document", () => {
       expect(schema.description, name).toMatch(/[.:]/);
       for (const [field, { description, $ref }] of Object.entries(schema.properties ?? {}))
         expect(description ?? $ref, `${name}.${field}`).toBeTruthy();
-      // Codes and reasons have their own tables.
-      if (/^Error/.test(name)) continue;
+      // Codes and reasons have their own tables, and event types are the document's webhooks.
+      if (/^Error|^WebhookEvent$/.test(name)) continue;
       for (const value of schema.enum ?? [])
         expect(schema.description, `${name} ${value}`).toMatch(`- \`${value}\`: `);
     }
     for (const { operationId, description = "" } of operationsOf(document))
       expect(description.length, operationId).toBeGreaterThan(40);
+    const events = operationsOf(document, "webhooks");
+    expect(events.map(({ path }) => path)).toEqual(schemas.WebhookEvent?.enum);
+    for (const { path, description } of events) expect(description, path).toMatch(/^Sent when /);
   });
 });
