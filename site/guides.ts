@@ -175,7 +175,7 @@ export function variablesOf(root: string): (name: string) => string {
 }
 
 /** The requests of the guides that are shown in every language, with what a guide has in their place. */
-const REQUESTS = [
+export const REQUESTS = [
   { method: "GET", url: `${LOCAL}/v1/leads?limit=2` },
   { method: "POST", url: `${LOCAL}/v1/webhooks`, body: CREATION },
 ].map((request): [ExampleRequest, string] => [request, `\`\`\`sh\n${toCurl(request)}\n\`\`\``]);

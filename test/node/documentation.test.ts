@@ -5,7 +5,7 @@ import { describeFigures, FIGURES } from "../../bench/figures.ts";
 import { LEAD_BYTES } from "../../bench/price.ts";
 import { platformReference, REFERENCE } from "../../scripts/platform/reference.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
-import { DEPLOYED, FOLDER, fillParts, GUIDES, variablesOf } from "../../site/guides.ts";
+import { DEPLOYED, FOLDER, fillParts, GUIDES, REQUESTS, variablesOf } from "../../site/guides.ts";
 import { PORTAL_REQUESTS } from "../../site/parts.ts";
 import { en } from "../../site/portal/texts/en.ts";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
@@ -362,14 +362,21 @@ test.each([
   ["examples/receivers/receiver.rb", `READ_TIMEOUT = ${seconds(POST_TIMEOUT_MS)}\n`],
   ["examples/receivers/receiver.go", `readTimeout = ${seconds(POST_TIMEOUT_MS)} * time.Second`],
 ] as const)("%s states what the code does: %s", (page, figure) => {
-  expect(read(page)).toContain(figure);
+  expect(read(page).includes(figure), `${page} must say: ${figure}`).toBe(true);
+});
+
+/** The text of all guides. */
+const ALL_GUIDES = GUIDES.map(([, name]) => read(join(FOLDER, `${name}.md`))).join("\n");
+
+test("each request that the site shows in every language stands in a guide", () => {
+  expect(REQUESTS.length).toBeGreaterThan(1);
+  expect(REQUESTS.map(([, curl]) => curl).filter((curl) => !ALL_GUIDES.includes(curl))).toEqual([]);
 });
 
 test("each guide shows the values of the deployment in the phrases that the Worker fills in", () => {
-  const all = GUIDES.map(([, name]) => read(join(FOLDER, `${name}.md`))).join("\n");
   const literal = (phrase: string) =>
     phrase.replace(/\{\{(\w+)\}\}/g, (_, name: string) => variablesOf(ROOT)(name));
-  expect(DEPLOYED.filter((phrase) => !all.includes(literal(phrase)))).toEqual([]);
+  expect(DEPLOYED.filter((phrase) => !ALL_GUIDES.includes(literal(phrase)))).toEqual([]);
 });
 
 // No compiler and no other test asks for an event type there.
