@@ -30,7 +30,7 @@ export interface EventTypeTexts {
   data: string;
   /** The name of the type in English. */
   name: string;
-  /** The name and description in French. */
+  /** The name and description in French, with no-break spaces (U+00A0) inside « » and before : ; ? and !. */
   french: { name: string; when: string };
 }
 

@@ -8,6 +8,7 @@ import { FAULTS } from "../faults/faults.ts";
 import { findPlace } from "../faults/place.ts";
 
 const SRC = join(import.meta.dirname, "../../src");
+const TABLES = join(import.meta.dirname, "../faults");
 const files = readdirSync(SRC, { recursive: true, encoding: "utf8" });
 const sources = new Map(
   files
@@ -18,7 +19,11 @@ const sources = new Map(
 test("Each planted fault has one place", () => {
   const lost = FAULTS.flatMap((fault) => {
     const place = findPlace(fault, sources);
-    return typeof place === "number" ? [`${fault.file}: ${place} places: ${fault.text}`] : [];
+    if (typeof place !== "number") return [];
+    const tables = readdirSync(TABLES).filter((name) =>
+      readFileSync(join(TABLES, name), "utf8").includes(fault.promise),
+    );
+    return `test/faults/${tables}: ${place} places in src/${fault.file}: ${fault.text}`;
   });
   expect(lost).toEqual([]);
 });

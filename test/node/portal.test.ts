@@ -25,13 +25,20 @@ test.each([
 
 test("French counts zero in the singular", () => {
   expect(fr.usagePage.peakValue(0, "0")).toBe("0\u00a0requête, soit 0 de la limite");
-  const texts = (value: unknown): string[] => {
-    if (typeof value === "function") return texts(value("x", "x", "x"));
-    return typeof value === "string" ? [value] : Object.values(value as object).flatMap(texts);
+});
+
+test("French has no-break spaces inside « », before : ; ? ! and between a number and its noun", () => {
+  const textsIn = (value: unknown): string[] => {
+    if (typeof value === "function") return textsIn(value("x", "x", "x"));
+    return typeof value === "string" ? [value] : Object.values(value as object).flatMap(textsIn);
   };
-  expect(texts(fr).length).toBeGreaterThan(200);
-  const broken = / [:;?!»]|« |\d (heure|jour|minute|seconde|livraison|événement|ms)/;
-  expect(texts(fr).filter((text) => broken.test(text))).toEqual([]);
+  const texts = textsIn(fr);
+  expect(texts.length).toBeGreaterThan(200);
+  const plain =
+    / (?=[:;?!»])|(?<=«) |(?<=\d) (?=heure|jour|minute|seconde|livraison|événement|ms)/g;
+  // A plain space would look like a no-break space.
+  const shown = texts.map((text) => text.replaceAll(plain, "[plain space]"));
+  expect(shown.filter((text) => text.includes("[plain space]"))).toEqual([]);
 });
 
 test("a time in a sentence has its day unless that is today, in both languages", () => {
