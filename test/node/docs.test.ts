@@ -10,8 +10,10 @@ import { ORIGIN } from "../../site/origin.ts";
 import { makeSearch } from "../../site/page/ranking.ts";
 import { exampleRequest } from "../../site/requests.ts";
 import type { Entry } from "../../site/search.ts";
+import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { ERRORS, type ErrorCode, helpFor, REASONS } from "../../src/contract/errors.ts";
 import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
+import { operationsOf } from "../support/document.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
 const site = await buildSite(ROOT);
@@ -102,12 +104,17 @@ test("each page leads to the next one of the contents, and back", () => {
   }
 });
 
-const documented = new Document(JSON.parse(textOf("openapi.json"))).groups.flatMap(
-  ({ entries }) => entries,
-);
+const openapi = JSON.parse(textOf("openapi.json"));
+const documented = new Document(openapi).groups.flatMap(({ entries }) => entries);
 
-test("the reference has 12 operations and events", () => {
-  expect(documented).toHaveLength(12);
+test("the reference has every operation and event type of the document", () => {
+  const operations = [...operationsOf(openapi), ...operationsOf(openapi, "webhooks")];
+  expect(operations.length).toBeGreaterThan(WebhookEvent.options.length);
+  expect(documented.map(({ operation }) => operation.operationId).toSorted()).toEqual(
+    operations.map(({ operationId }) => operationId).toSorted(),
+  );
+  const events = documented.filter(({ method }) => method === "EVENT");
+  expect(events.map(({ path }) => path)).toEqual(WebhookEvent.options);
 });
 
 test.each(documented.map((entry) => [entry.operation.summary, entry] as const))(

@@ -50,9 +50,10 @@ test.each(["/openapi.json", "/openapi-3.0.json"])(
       expect([url, answer.status]).toEqual([url, 200]);
       if (path.endsWith("{id}")) continue;
       // Every list has what it shows filled in.
-      expect([...query.keys()].toSorted()).toEqual(["cursor", "limit"]);
+      expect([...query.keys()]).toEqual(expect.arrayContaining(["cursor", "limit"]));
       const { data } = (await answer.json()) as { data: unknown[] };
-      expect(data).not.toEqual([]);
+      // The example of a filter finds records of the document's examples, and maybe none of these.
+      if (query.size === 2) expect(data, url).not.toEqual([]);
     }
   },
 );

@@ -1,6 +1,7 @@
 import type { Locator, Page } from "playwright-core";
 import { beforeEach, expect, test } from "vitest";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
+import { en } from "../../../site/portal/texts/en.ts";
 import { DAY_MS } from "../../../src/contract/time.ts";
 import { see, type Visit } from "../../node/support/browser.ts";
 import { heading, setStage } from "../../node/support/portal.ts";
@@ -311,8 +312,7 @@ test("An error in a new webhook is explained beside its field, which gets the fo
   const url = page.getByLabel("URL of your server");
   const submit = () => press("Add the webhook");
   const names = page.getByLabel("Name", { exact: true });
-  for (const type of ["New lead", "Run completed", "Automation status changed"])
-    await page.getByLabel(type).uncheck();
+  for (const type of Object.values(en.types)) await page.getByLabel(type).uncheck();
   // An empty row counts for nothing.
   await press("Add a header");
   await press("Add a header");

@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
+import { SUBSCRIPTIONS_MAX } from "../../../../src/contract/limits.ts";
 import {
   deployedWith,
   openApi,
@@ -17,7 +18,7 @@ const [good, crowded] = [await openWorkspace(), await openWorkspace()];
 const active = await recordAutomation(good.workspaceId);
 const draft = await recordAutomation(good.workspaceId, { status: "draft" });
 // As many subscriptions as a workspace may have.
-for (let i = 0; i < 20; i++) {
+for (let i = 0; i < SUBSCRIPTIONS_MAX; i++) {
   const body = { url: `https://hooks.example.com/${i}`, events: ["lead.created"] };
   const headers = i === 0 ? { "Idempotency-Key": "used" } : undefined;
   expect((await crowded.api.post("/v1/webhooks", body, headers)).status).toBe(201);
