@@ -127,7 +127,10 @@ export function storeChanges(
   // Both parts have the same condition, so either all changes are stored or none. Writing a row makes the condition
   // false, so the write comes last and is one statement.
   const statements = combine({
-    events: announce(workspaceId, "automation.status_changed", drafts, () => isUnchanged, now),
+    events:
+      drafts.length > 0
+        ? announce(workspaceId, "automation.status_changed", drafts, () => isUnchanged, now)
+        : undefined,
     written: counted(
       insertFrom(
         automations,

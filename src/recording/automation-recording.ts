@@ -198,7 +198,7 @@ function decideChanges(
 ): ReportedChange[] {
   const current = new Map(stored);
   return reported
-    .toSorted((a, b) => timeOf(a) - timeOf(b) || 0)
+    .toSorted((a, b) => timeOf(a) - timeOf(b))
     .filter((report, _, sorted) => !isRepeated(stored.get(report.id), report, sorted))
     .flatMap((report) => {
       const change = decideChange(current.get(report.id) ?? null, report, now);
@@ -264,7 +264,7 @@ function isSame(a: Changeable, b: Changeable): boolean {
   return CHANGEABLE.every((name) => a[name] === b[name]);
 }
 
-/** Returns the time of a report; one with `latest` is newer than all others. The difference of two of these is NaN. */
+/** Returns the time of a report; one with `latest` is newer than all others. */
 function timeOf({ reportedAt }: WantedAutomation): number {
   return reportedAt === "latest" ? Number.POSITIVE_INFINITY : reportedAt;
 }
