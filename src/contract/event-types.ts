@@ -7,13 +7,15 @@
  * 3. Call `announce(…)` before the write, in the same transaction. A write that never announced must also wake the
  *    subscriptions, as `record` does. One call takes one type. For changes of automations, `storeChanges`
  *    (`src/recording/automation-changes.ts`) makes the only call.
- * 4. Record one such event in `test/worker/http/document/examples.test.ts`, which fails until then.
+ * 4. Record one such event in `test/worker/http/document/examples.test.ts`, unless it does so already. Tests that count
+ *    all events of a workspace must then name their types.
  * 5. `test/node/documentation.test.ts` fails until the client, the contract's tests and the guides name the type. Then
  *    `npm run test:contract -- 06-webhook 15-delivery` fails until both files record an event of it.
- * 6. Correct the sentences that no test checks: `sync.md` and `processing.md`, which say how a client applies each type, and
- *    `personal-data.md`.
+ * 6. Correct the sentences that no test checks: `sync.md` and `processing.md`, which say how a client applies each type,
+ *    `personal-data.md`, "What emits no event" in `events.md`, and `docs/recording.md`.
  * 7. `npm run simulate -- --seeds 12`, whose invariants expect one event for each lead and run. Then `npm run openapi`, and
- *    a line in the changelog. It is an addition, so the version stays.
+ *    a line in the changelog. It is an addition, so the version stays. A rollback needs no preparation, because older
+ *    code runs on rows of the type, and does not send them.
  *
  * If its `data` is a lead, the body is made from the lead's row (`bodies.ts`), and a trigger rejects updates of that row
  * (`src/moving/triggers.ts`). A lead has one event: a second one would stay when the lead is erased, because `eraseLeads`

@@ -4,8 +4,9 @@ import { DAY_MS, HOUR_MS, MINUTE_MS } from "./time.ts";
  * Limits that clients and administrators notice, and that an operator might want to change. Rate limits and retention
  * are variables in wrangler.toml. A number that only tunes an algorithm stands beside it.
  *
- * To change one: its line here, then `npm run openapi` and `npm run reference`. `test/node/documentation.test.ts` names
- * the pages that state the old figure. Append a step to the retry schedule rather than insert one: a pending delivery stores
+ * To change one: its line here, then `npm run openapi` and `npm run reference`. `documentation.test.ts` and
+ * `security.test.ts` in `test/node/` name the pages that state the old figure. Also search the changelog and
+ * `docs/performance.md` for it. Append a step to the retry schedule rather than insert one: a pending delivery stores
  * how many steps it has used up, so one in the middle would shift its next retry. Raise `TRIED_FOR_MAX_MS` so that it cuts
  * off no attempt.
  */

@@ -9,10 +9,12 @@ import type { Page, PageRequest } from "../db/page.ts";
  *
  * 1. In the route, `query: PageQuery.extend({ … })`. Each parameter needs an `example` that finds some of the items of
  *    `PAGES` in `src/http/routes/examples.ts`, because `test/worker/http/document/examples.test.ts` sends it. The
- *    `params.reason` of a check other than an enumeration is one of `REASONS` in `src/contract/errors.ts`. The examples
- *    of its 400 are those of `InvalidQuery` in `src/http/document/errors.ts`. The guides `sync.md` and `polling.md` in
- *    `site/guides/` say that there is no filter by time.
- * 2. Pass the value to the list's function in `src/records/` or `src/subscriptions/`.
+ *    `params.reason` of a check other than an enumeration is one of `REASONS` in `src/contract/errors.ts`. Its 400
+ *    shares the examples of `InvalidQuery` in `src/http/document/errors.ts`: add none, because every list has them. The
+ *    guides `pagination.md`, `personal-data.md`, `polling.md` and `sync.md` in `site/guides/` say that there is no filter.
+ * 2. Pass the value to the list's function in `src/records/` or `src/subscriptions/`. A filter for items before a time of
+ *    the column that the list is sorted by needs neither this nor the steps 3 and 4. Instead, set `after` of the
+ *    `PageRequest` to `{ at: time, id: "" }`, unless its `at` is already before that time.
  * 3. There, prepare one page for each combination of filters, which is 2ⁿ pages for n optional filters. An example is
  *    `listRunsOfAutomation` beside `listRuns` in `src/records/runs.ts`. SQLite uses an index only for a condition that
  *    always applies, not for `:agent IS NULL OR agent_id = :agent`.
