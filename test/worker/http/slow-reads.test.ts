@@ -34,7 +34,7 @@ test.each([
   expect(first).toBe(500);
 });
 
-test("a response that a late refusal replaces has all headers, too, although the client still sends a body", async () => {
+test("a read that has ended keeps its response, with all headers, if it is refused while its client still sends a body", async () => {
   const { workspaceId, apiKey } = await openWorkspace();
   await Platform.setWorkspaceAccess({ workspaceId, granted: false });
   const released = Promise.withResolvers<void>();
@@ -57,7 +57,8 @@ test("a response that a late refusal replaces has all headers, too, although the
   await sleep(200);
   await writer.close();
   timers.mockRestore();
-  expect(await answer).toEqual(refusal(403, "workspace_access_denied"));
+  const { headers, ...late } = refusal(500, "internal_error", { retry_after_seconds: 5 });
+  expect(await answer).toEqual({ ...late, headers: { ...headers, "retry-after": "5" } });
 });
 
 test("a write does not end after ten seconds, because its client must learn whether it has happened", async () => {
