@@ -573,7 +573,7 @@ describe("the events that a workspace sends again in an hour", () => {
     });
   });
 
-  test("are used up by another call right after one has enabled its webhook: that call fails, and is an entry", async () => {
+  test("used up right after a call has enabled its webhook make it fail, which is an entry", async () => {
     const { webhookId, workspaceId, since } = await withEvents(3);
     await Platform.disableWebhook({ webhookId });
     const { DB } = observedDatabase({
