@@ -9,9 +9,9 @@ its databases and queues, applies migrations, generates missing secrets, uploads
 it, and only then gives it the traffic. Run it again for each new version.
 
   --env NAME     deploy the environment [env.NAME] of wrangler.toml instead of production
-  --at-once      give the new version the traffic before it is tested: Cloudflare requires that if the
-                 version changes Durable Object classes, and the test does at a new address, and if a
-                 proxy removes the header that names the version
+  --at-once      give the new version the traffic before it is tested. Needed if the version changes
+                 Durable Object classes, if the address is new, or if a proxy removes the request header
+                 Cloudflare-Workers-Version-Overrides
   --lost-key ID  deploy although nothing encrypted under this key can be read any more
   --config FILE  use another configuration than wrangler.toml
 
