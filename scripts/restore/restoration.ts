@@ -281,10 +281,21 @@ async function repeat(
     );
 }
 
+/**
+ * Makes a call. A key may have ended since its call was planned, and then has no rate limit to change. Its gate may still
+ * have cached that it is valid, so it is revoked instead, unless it was erased.
+ */
 async function make(platform: PlatformClient, { method, input }: PlatformCall): Promise<void> {
   const given = { ...input, actor: ACTOR };
-  if (isUntilDone(method)) await callUntilDone(platform, method, given as never);
-  else await platform.call(method, given as never);
+  try {
+    if (isUntilDone(method)) await callUntilDone(platform, method, given as never);
+    else await platform.call(method, given as never);
+  } catch (error) {
+    if (!(error as Error).message.includes("no such key")) throw error;
+    if (method === "updateApiKey")
+      await make(platform, { method: "revokeApiKey", input: { keyId: input.keyId } });
+    else if (method !== "revokeApiKey") throw error;
+  }
 }
 
 /** Returns the names of the queues of deliveries. */

@@ -325,6 +325,38 @@ test("a workspace is back if its erasure is skipped", async () => {
   expect((await read("GET", "/v1/leads")).data).toHaveLength(1);
 });
 
+test("a restore continues though keys whose calls have failed have ended since then", async () => {
+  const deployment = single;
+  const [kept, erased] = [
+    await openWorkspace(deployment.runtime),
+    await openWorkspace(deployment.runtime),
+  ];
+  const time = deployment.remember();
+  const { PLATFORM } = deployment.runtime.env;
+  await PLATFORM.updateApiKey({ keyId: kept.keyId, requestsPerWindow: 77 });
+  await until(
+    async () => (await PLATFORM.eraseWorkspace({ workspaceId: erased.workspaceId })).done,
+  );
+  // The gate of the key caches it as of then.
+  deployment.onRestored = async () => {
+    expect(await statusOf(deployment.runtime, kept.apiKey)).toBe(200);
+  };
+  deployment.failing = "updateApiKey";
+  const failed = await deployment.restore("--timestamp", time, "--yes");
+  for (const { keyId } of [kept, erased])
+    expect(failed.stderr).toContain(`updateApiKey {"keyId":"${keyId}"`);
+  expect(failed.stdout).toContain("Repeated eraseWorkspace");
+  deployment.failing = "";
+  await deployment.runtime.env.DB.prepare("UPDATE api_keys SET expires_at = 1 WHERE id = ?")
+    .bind(kept.keyId)
+    .run();
+  expect(await statusOf(deployment.runtime, kept.apiKey)).toBe(200);
+
+  const { code, stderr } = await deployment.restore("--timestamp", time, "--yes");
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  expect(await statusOf(deployment.runtime, kept.apiKey)).toBe(401);
+});
+
 test("restoring one of several databases leaves alone what has moved away", async () => {
   const deployment = await openDeployment(["DB", "DB_2"]);
   const open = () => openWorkspace(deployment.runtime, { database: "DB_2" });
