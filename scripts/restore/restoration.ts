@@ -121,11 +121,13 @@ export async function restore(
     await putBack(restore, tables, placements);
     await query(execute, options.database, MARK_KEYS_USED);
     const compared = await compare(restore, tables, placements);
-    notes = { ...notes, calls: callsToRepeat(compared, Date.now()) };
+    // A run that continues makes no call that this one skips.
+    notes = { ...notes, calls: wanted(callsToRepeat(compared, Date.now()), options) };
     writeNotes(file, notes);
   }
-  const wanted = notes.calls?.filter(({ method }) => !options.skip.includes(method)) ?? [];
-  await repeat(wanted, openPlatform, (calls) => writeNotes(file, { ...notes, calls }));
+  await repeat(wanted(notes.calls ?? [], options), openPlatform, (calls) =>
+    writeNotes(file, { ...notes, calls }),
+  );
   await setPaused(restore, false);
   rmSync(file);
   // Calls that had not ended at that time are lost, too.
@@ -149,6 +151,10 @@ export async function restore(
     ].join("\n  - "),
   );
 }
+
+/** The calls of methods that are not skipped. */
+const wanted = (calls: PlatformCall[], { skip }: Options) =>
+  calls.filter(({ method }) => !skip.includes(method));
 
 /** The row of `sweep_positions` that marks a database, by the restored time, which is before the mark. */
 const markOf = (time: string) => literal(`restore ${time}`);

@@ -55,6 +55,8 @@ async function openDeployment(bindings: (keyof typeof DATABASES)[]) {
     onRestored: async () => {},
     /** The method of the Platform API that fails in `restore`, before it changes anything; "" for none. */
     failing: "",
+    /** Whether `restore` can open the Platform API. */
+    isReachable: true,
     /** Remembers the databases as they are, while nothing is written. @returns the time. */
     remember() {
       cpSync(d1, copy, { recursive: true });
@@ -64,6 +66,7 @@ async function openDeployment(bindings: (keyof typeof DATABASES)[]) {
     restore: (...args: string[]) =>
       runHere(() => {
         const open = async (): Promise<PlatformClient> => {
+          if (!deployment.isReachable) throw new Error("No route to host.");
           const platform = platformOf(deployment.runtime);
           const call: PlatformClient["call"] = async (method, input) => {
             if (method === deployment.failing) throw new Error("Network connection lost.");
@@ -304,7 +307,7 @@ test("npm run restore brings records back, and repeats later decisions of people
   await Promise.all([kept.close(), deleted.close()]);
 });
 
-test("a workspace is back if its erasure is skipped", async () => {
+test("a workspace is back if its erasure is skipped, whatever the run that continues skips", async () => {
   const deployment = single;
   deployment.onRestored = async () => {};
   const mistaken = await openWorkspace(deployment.runtime);
@@ -315,7 +318,11 @@ test("a workspace is back if its erasure is skipped", async () => {
   await until(async () => (await PLATFORM.eraseWorkspace({ workspaceId })).done);
   expect(await statusOf(deployment.runtime, mistaken.apiKey)).toBe(401);
 
-  const args = ["--timestamp", time, "--skip", "eraseWorkspace", "--yes"];
+  const args = ["--timestamp", time, "--yes"];
+  deployment.isReachable = false;
+  const failed = await deployment.restore(...args, "--skip", "eraseWorkspace");
+  expect(failed.stderr).toContain("No route to host.");
+  deployment.isReachable = true;
   const { code, stdout, stderr } = await deployment.restore(...args);
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout).not.toContain("Repeated eraseWorkspace");
