@@ -10,7 +10,7 @@ const USAGE = `npm run restore -- --timestamp TIME [--database DB_2] [--env NAME
 Restores a database to an earlier time, at most 30 days ago. Leads, runs, automations and deliveries go back to
 that time. Workspaces, API keys, webhooks and the audit trail stay as they are now. Whatever was revoked,
 deleted or erased since then is revoked, deleted or erased again. Shows what it will do, and asks. If it fails,
-run it again.
+run it again. It does not repeat a restore that has finished.
 
   --timestamp TIME  such as 2026-11-01T12:00:00Z
   --database NAME   the binding of the database (DB)

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { existsSync, readFileSync, renameSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline/promises";
@@ -41,10 +41,7 @@ interface Restore extends Databases {
   queues: string[];
 }
 
-/**
- * The notes of a restore, in a file that only its user can read and that is deleted at the end. A run that continues does
- * no step twice.
- */
+/** The notes of a restore, in a file that only its user can read. A run that continues does no step twice. */
 interface Notes {
   /** The bookmark of the database before the restore, which undoes it. */
   bookmark: string;
@@ -56,8 +53,11 @@ interface Notes {
   calls: PlatformCall[] | null;
 }
 
+/** The notes of a finished restore: without secrets, and enough to undo it. They keep the command from doing it again. */
+type Finished = Pick<Notes, "bookmark"> & { finished: true };
+
 /** Replaces the notes atomically. */
-export function writeNotes(file: string, notes: Notes): void {
+export function writeNotes(file: string, notes: Notes | Finished): void {
   writePrivateFile(`${file}.new`, JSON.stringify(notes));
   renameSync(`${file}.new`, file);
 }
@@ -94,7 +94,11 @@ export async function restore(
     `${config.name}.restore-${options.database}-${stamp}.json`,
   );
 
-  const begun: Notes | null = existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : null;
+  const begun: Notes | Finished | null = existsSync(file)
+    ? JSON.parse(readFileSync(file, "utf8"))
+    : null;
+  if (begun && "finished" in begun)
+    throw new Error(`This restore is finished. To do it once more, delete ${file} first.`);
   let notes = begun && (await hasGoneBack(restore)) ? begun : null;
   if (!notes) await refuseWhileMoving(restore);
   if (begun) print(`Continuing with what ${file} has noted.`);
@@ -129,7 +133,7 @@ export async function restore(
     writeNotes(file, { ...notes, calls }),
   );
   await setPaused(restore, false);
-  rmSync(file);
+  writeNotes(file, { bookmark, finished: true });
   // Calls that had not ended at that time are lost, too.
   const reportedSince = new Date(options.at.getTime() - CLOCKS_DIFFER_MS).toISOString();
   print(

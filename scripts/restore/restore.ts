@@ -10,7 +10,7 @@
  * 5. settle where workspaces live, and put back the rows that were created or changed: workspaces, API keys,
  *    subscriptions with their secrets, the audit trail;
  * 6. repeat calls of the Platform API whose effects are lost: revoke, disable, delete, erase;
- * 7. resume deliveries, delete the file, and list what is left to do.
+ * 7. resume deliveries, leave only the bookmark in the file, and list what is left to do.
  *
  * If a step fails, the same command continues. The file has the steps that are done, and the calls that are left. The
  * mark shows whether the database has gone back.

@@ -257,7 +257,14 @@ test("npm run restore brings records back, and repeats later decisions of people
   expect(stdout).toContain(`Repeated eraseLeads {"workspaceId":"${workspaceId}"`);
   expect(stdout).toContain("npx wrangler d1 time-travel restore DB --bookmark=");
   expect(isPaused()).toEqual([false, false, false]);
-  expect(readdirSync(folder).filter((name) => name.includes(".restore-"))).toEqual([]);
+  // What has been recorded since then stays.
+  const notes = join(folder, file);
+  const repeatedRun = await goBack("--yes");
+  expect([repeatedRun.code, repeatedRun.stderr]).toEqual([
+    1,
+    `This restore is finished. To do it once more, delete ${notes} first.\n`,
+  ]);
+  expect(Object.keys(JSON.parse(readFileSync(notes, "utf8")))).toEqual(["bookmark", "finished"]);
 
   clearInterval(trying);
   // An isolate refuses an unknown key for two seconds without asking its gate.
