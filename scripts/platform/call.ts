@@ -64,7 +64,7 @@ export async function callMethod(
   }
   if (ndjson && !printsLines(method))
     throw new Error(
-      `--ndjson is for exportWorkspace, listAuditTrail and methods that record, not for ${method}`,
+      `--ndjson is for exportWorkspace, listAuditTrail, listWorkspaces and methods that record, not for ${method}`,
     );
   if (workspace !== undefined)
     throw new Error("--workspace is for methods that record, with --ndjson");

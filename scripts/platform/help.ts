@@ -12,9 +12,9 @@ Calls a method of the Platform API and prints its output, as a table in a termin
 
   INPUT            JSON in quotes, or a file that contains it, or - for standard input
   --json           print JSON in a terminal too
-  --ndjson         with exportWorkspace and listAuditTrail: print all pages, one item per line; with
-                   recordAutomations, recordLeads and recordRuns: INPUT is a file, or -, with one
-                   record per line, any number of them
+  --ndjson         with exportWorkspace, listAuditTrail and listWorkspaces: print all pages, one item per
+                   line; with recordAutomations, recordLeads and recordRuns: INPUT is a file, or -, with
+                   one record per line, any number of them
   --workspace ID   with --ndjson: the workspace to record into
   --actor NAME     who calls, for the audit trail; default: the user of this machine
   --remote         call the deployed Worker instead of the local server
@@ -57,6 +57,7 @@ export function toCommand(name: string, input: unknown): string {
 const LINES_EXAMPLES = {
   exportWorkspace: `'{ "workspaceId": "wks_…" }' --ndjson > workspace.ndjson`,
   listAuditTrail: "--ndjson > audit-trail.ndjson",
+  listWorkspaces: "--ndjson > workspaces.ndjson",
 };
 
 /** How a method reads or prints one record per line. */

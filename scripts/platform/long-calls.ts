@@ -9,11 +9,11 @@ import type { PlatformClient } from "../shared/platform-client.ts";
 import { printSlowly } from "../shared/terminal.ts";
 
 /** The methods whose pages can be written one item per line. */
-export type LinesMethod = "exportWorkspace" | "listAuditTrail";
+export type LinesMethod = "exportWorkspace" | "listAuditTrail" | "listWorkspaces";
 
 /** Whether the pages of a method can be written one item per line. */
 export function printsLines(method: string): method is LinesMethod {
-  return method === "exportWorkspace" || method === "listAuditTrail";
+  return ["exportWorkspace", "listAuditTrail", "listWorkspaces"].includes(method);
 }
 
 /**
@@ -53,12 +53,12 @@ function toContinue(error: unknown, hint: string, input: object): Error {
   return new Error(`${(error as Error).message}\n${hint} '${JSON.stringify(input)}'`);
 }
 
-/** The methods of which all pages are read. Each is the basis of a decision, for which one page is too few. */
-export type WholeMethod = "findLeads" | "listApiKeys" | "listWorkspaces";
+/** The methods of which all pages are read. Each is the basis of a decision, for which one page of a workspace is too few. */
+export type WholeMethod = "findLeads" | "listApiKeys";
 
 /** Whether all pages of a method are read. */
 export function isReadWhole(method: string): method is WholeMethod {
-  return method === "findLeads" || method === "listApiKeys" || method === "listWorkspaces";
+  return method === "findLeads" || method === "listApiKeys";
 }
 
 /** Reads a list, in as many calls as it takes. @returns all pages as one. */

@@ -26,8 +26,8 @@ Invalid input writes nothing.
   with \`?\` may be left out.
 - An event type is a \`WebhookEvent\` of the [API](../openapi.json).
 - A page has \`items\` and a \`nextCursor\`. To get the next page, pass it as \`cursor\`. On the last page, it is null.
-  The command in a terminal skips empty pages. It reads all pages of \`findLeads\`, \`listApiKeys\` and
-  \`listWorkspaces\` and, with \`--ndjson\`, of \`exportWorkspace\` and \`listAuditTrail\`.
+  The command in a terminal skips empty pages. It reads all pages of \`findLeads\` and \`listApiKeys\`
+  and, with \`--ndjson\`, of \`exportWorkspace\`, \`listAuditTrail\` and \`listWorkspaces\`.
 - Any input may have an \`actor\` of up to 100 characters, for the [audit trail](admin.md#audit-trail):
   who is calling.
 - Names, descriptions and actors hold no control characters and no bidirectional overrides. What people

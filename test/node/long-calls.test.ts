@@ -14,6 +14,26 @@ async function runOn(outputs: object[], ...args: string[]) {
   return { inputs, output: JSON.parse(shown ?? "null") };
 }
 
+/** Runs `npm run platform` with `--ndjson`, and collects what it prints. */
+async function printedOf(outputs: object[], ...args: string[]) {
+  let printed = "";
+  const failures: string[] = [];
+  const write = vi
+    .spyOn(process.stdout, "write")
+    .mockImplementation((text, ...others: unknown[]) => {
+      printed += text;
+      for (const done of others) if (typeof done === "function") done();
+      return true;
+    });
+  const { inputs = [] } = await runOn(outputs, ...args, "--ndjson")
+    .catch((error: Error) => {
+      failures.push(error.message);
+      return { inputs: [] };
+    })
+    .finally(() => write.mockRestore());
+  return { printed, failures, inputs };
+}
+
 test("a list in a terminal skips empty pages, and stops at the first one with items", async () => {
   const pages = [
     { items: [], nextCursor: "a" },
@@ -47,7 +67,6 @@ test("a list in a terminal is empty if its last page is empty", async () => {
 });
 
 test.each([
-  ["listWorkspaces", { name: "x" }, {}],
   ["listApiKeys", { workspaceId: "wks_1" }, {}],
   ["findLeads", { workspaceId: "wks_1", email: "a@example.com" }, { unreadable: ["lea_1"] }],
 ])("%s in a terminal reads all pages, and shows them as one", async (method, given, others) => {
@@ -66,30 +85,36 @@ test.each([
   });
 });
 
-test("listAuditTrail --ndjson prints all pages, one row per line", async () => {
-  const pages = [
-    { items: [{ method: "revokeApiKey" }, { method: "ledger" }], nextCursor: "2" },
-    { items: [{ method: "eraseWorkspace" }], nextCursor: null },
-  ];
-  let printed = "";
-  const write = vi
-    .spyOn(process.stdout, "write")
-    .mockImplementation((text, ...others: unknown[]) => {
-      printed += text;
-      for (const done of others) if (typeof done === "function") done();
-      return true;
-    });
-  const { inputs } = await runOn(pages, "listAuditTrail", "--ndjson").finally(() =>
-    write.mockRestore(),
-  );
-  expect(inputs).toEqual([null, "2"].map((cursor) => ({ actor: "Ada", cursor })));
-  const rows = printed.trimEnd().split("\n");
-  expect(rows.map((row) => JSON.parse(row).method)).toEqual([
-    "revokeApiKey",
-    "ledger",
-    "eraseWorkspace",
-  ]);
+test("listWorkspaces in a terminal reads one page, because there may be any number", async () => {
+  const page = { items: [{ workspaceId: "wks_1" }], nextCursor: "2" };
+  const { inputs, output } = await runOn([page], "listWorkspaces");
+  expect(inputs).toEqual([{ actor: "Ada" }]);
+  expect(output).toEqual(page);
 });
+
+test("listWorkspaces --ndjson that fails says where to continue", async () => {
+  const { printed, failures } = await printedOf(
+    [{ items: [{ workspaceId: "wks_1" }], nextCursor: "2" }],
+    "listWorkspaces",
+    '{ "name": "x" }',
+  );
+  expect(printed).toBe('{"workspaceId":"wks_1"}\n');
+  expect(failures).toEqual([expect.stringContaining(`continue with '{"name":"x","cursor":"2"}'`)]);
+});
+
+test.each(["listAuditTrail", "listWorkspaces"])(
+  "%s --ndjson prints all pages, one item per line",
+  async (method) => {
+    const pages = [
+      { items: [{ name: "a" }, { name: "b" }], nextCursor: "2" },
+      { items: [{ name: "c" }], nextCursor: null },
+    ];
+    const { printed, failures, inputs } = await printedOf(pages, method);
+    expect(failures).toEqual([]);
+    expect(inputs).toEqual([null, "2"].map((cursor) => ({ actor: "Ada", cursor })));
+    expect(printed).toBe('{"name":"a"}\n{"name":"b"}\n{"name":"c"}\n');
+  },
+);
 
 test("resealSecrets in a terminal repeats until none remains, and counts all that were re-encrypted", async () => {
   const { inputs, output } = await runOn(

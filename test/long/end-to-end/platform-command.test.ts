@@ -77,7 +77,7 @@ describe("npm run platform", () => {
     [["ledger", "{}", "{}"], "expected one method and one JSON text, in quotes"],
     [
       ["ledger", "--ndjson"],
-      "--ndjson is for exportWorkspace, listAuditTrail and methods that record, not for ledger",
+      "--ndjson is for exportWorkspace, listAuditTrail, listWorkspaces and methods that record, not for ledger",
     ],
   ])("calls nothing if %j is wrong: %s", async (args, sentence) => {
     const said = await refusalOf(...args);
@@ -143,7 +143,7 @@ describe("npm run platform", () => {
       ])
         expect(help.includes(call), method).toBe(method.startsWith("record"));
     }
-    for (const method of ["exportWorkspace", "listAuditTrail"] as const)
+    for (const method of ["exportWorkspace", "listAuditTrail", "listWorkspaces"] as const)
       expect(describeMethod(method, OPERATIONS[method])).toMatch(
         /npm run -s platform .* --ndjson > /,
       );
