@@ -23,7 +23,8 @@ export function completeSecrets(
   if (names.length === 0) return {};
   const id = `k${new Date().toISOString().slice(0, 10).replaceAll("-", "")}`;
   const copy = join(env.HOME ?? homedir(), `${worker}.secrets.txt`);
-  const copied = existsSync(copy) ? parseEnv(readFileSync(copy, "utf8")) : {};
+  const text = existsSync(copy) ? readFileSync(copy, "utf8") : "";
+  const copied = parseEnv(text);
   const secrets: Secrets = {};
   const generated: string[] = [];
   for (const name of names) {
@@ -32,7 +33,9 @@ export function completeSecrets(
     secrets[name] = secret;
     if (!copied[name]) generated.push(`${name}="${secret}"\n`);
   }
-  writePrivateFile(copy, generated.join(""), "a");
+  // An editor may have left the last line without an end, and the next one would become a part of it.
+  const end = text === "" || text.endsWith("\n") ? "" : "\n";
+  writePrivateFile(copy, end + generated.join(""), "a");
   print(
     `${names.join(" and ")}: in ${copy}. Cloudflare never shows secrets: keep this file safe. Without the encryption key nobody can read the leads.`,
   );

@@ -1,6 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { parseEnv } from "node:util";
 import { afterAll, expect, test, vi } from "vitest";
 import { completeSecrets } from "../../scripts/deploy/secret.ts";
 import { writeNotes } from "../../scripts/restore/restoration.ts";
@@ -27,3 +28,19 @@ test.each<[what: string, write: (file: string) => unknown, written?: string]>([
     expect(statSync(file).mode & 0o777).toBe(0o600);
   },
 );
+
+test.each([
+  ["without an end", ""],
+  ["with an end", "\n"],
+])("a secret is added to a copy whose last line is %s", (_, end) => {
+  vi.spyOn(process.stdout, "write").mockReturnValue(true);
+  const copy = join(folder, "public-api.secrets.txt");
+  const key = `k1:${Buffer.alloc(32).toString("base64")}`;
+  writeFileSync(copy, `ENCRYPTION_KEYS=${key}${end}`);
+  const names = ["ENCRYPTION_KEYS", "PORTAL_SIGNING_KEYS"] as const;
+  const secrets = completeSecrets("public-api", [...names], { HOME: folder });
+  expect(secrets.ENCRYPTION_KEYS).toBe(key);
+  const text = readFileSync(copy, "utf8");
+  expect(parseEnv(text)).toEqual(secrets);
+  expect(text.split("\n")).toHaveLength(3);
+});
