@@ -54,7 +54,8 @@ async function findFaults(address: string, { id, headers }: TestedVersion): Prom
     return [
       `GET /health responds with ${status}, from ${answering ? `the version ${answering}` : "a server that names no version"}, not from ${id}`,
     ];
-  const isHealthy = status === 200 || (headers !== undefined && (await isFailing(address)));
+  const isHealthy =
+    status === 200 || (status === 503 && headers !== undefined && (await isFailing(address)));
   return [
     ...(isHealthy ? [] : [`GET /health responds with ${status}`]),
     ...(await checkRefusal(address, headers)),

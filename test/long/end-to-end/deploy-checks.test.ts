@@ -308,11 +308,18 @@ const WELL: Record<string, RequestListener> = {
 };
 
 /** Tests a deployment that answers so. */
-async function testAt(answers: Record<string, RequestListener>, seconds: number) {
+async function testAt(
+  answers: Record<string, RequestListener>,
+  seconds: number,
+  headers?: Record<string, string>,
+) {
   const server = await serve((request, response) =>
     answers[String(request.url)]?.(request, response),
   );
-  const faults = await testVersion(server.url, seconds, { id: VERSION });
+  const faults = await testVersion(server.url, seconds, {
+    id: VERSION,
+    ...(headers && { headers }),
+  });
   await server.close();
   return faults;
 }
@@ -348,3 +355,16 @@ test("the test of a deployment waits while requests that name the version get th
   expect(await testAt({ ...WELL, "/health": health }, 60)).toEqual([]);
   expect(names).toEqual([]);
 });
+
+test.each([
+  [503, []],
+  [500, ["GET /health responds with 500"]],
+])(
+  "a version whose /health responds with %i while the service is unhealthy has the faults %j",
+  async (status, faults) => {
+    const health: RequestListener = ({ headers }, to) =>
+      to.writeHead("x-version" in headers ? status : 503, NAMED).end();
+    const answers = { ...WELL, "/health": health };
+    expect(await testAt(answers, 1, { "X-Version": VERSION })).toEqual(faults);
+  },
+);
