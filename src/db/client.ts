@@ -195,8 +195,8 @@ export interface Guard {
   readonly query: Query;
   /** Converts the error of a transaction, which the statement may have caused. */
   toError(error: unknown): unknown;
-  /** Whether a transaction has written something. A later failure is not converted then. */
-  hasWritten?: boolean;
+  /** Whether a transaction may have written something. A later failure is not converted then. */
+  mayHaveWritten?: boolean;
 }
 
 interface ClientOptions {
@@ -231,13 +231,22 @@ export class Client implements D1Client {
     if (!guard) return this.call(inner.length, () => this.client.batch<T>(inner));
     const { sql: text, params } = guard.query;
     const guarded = [this.client.prepare(text).bind(...params), ...inner];
+    const batchOnce = async () => {
+      try {
+        const results = await this.client.batch<T>(guarded);
+        guard.mayHaveWritten ||= results.some(({ meta }) => meta.changed_db);
+        return results;
+      } catch (error) {
+        // Only the reply may be lost, unless the guard has made the transaction fail.
+        guard.mayHaveWritten ||= guard.toError(error) === error;
+        throw error;
+      }
+    };
     try {
-      const results = await this.call(guarded.length, () => this.client.batch<T>(guarded));
-      guard.hasWritten ||= results.some(({ meta }) => meta.changed_db);
-      return results.slice(1);
+      return (await this.call(guarded.length, batchOnce)).slice(1);
     } catch (error) {
-      // A refusal says that nothing was written, so a request that has written fails with an internal error instead.
-      throw guard.hasWritten ? error : guard.toError(error);
+      // A refusal says that nothing was written, so a request that may have written fails with an internal error instead.
+      throw guard.mayHaveWritten ? error : guard.toError(error);
     }
   }
 

@@ -101,6 +101,10 @@ type Write = (
 
 const KEY_WRITES: [name: string, write: Write][] = [
   ["POST /v1/webhooks", (api) => api.post("/v1/webhooks", creation)],
+  [
+    "POST /v1/webhooks, which looks up its Idempotency-Key before,",
+    (api) => api.post("/v1/webhooks", creation, { "Idempotency-Key": "new" }),
+  ],
   ["DELETE /v1/webhooks/{id}", (api, { webhookId }) => api.delete(`/v1/webhooks/${webhookId}`)],
   [
     "PATCH /v1/automations/{id}",
@@ -174,6 +178,30 @@ test.each(casesOf(SESSION_ENDINGS, PORTAL_WRITES))(
       "SELECT method FROM audit_trail WHERE workspace_id = ? AND via = 'portal' AND method <> 'openPortalSession'",
     );
     expect((await noted.bind(workspaceId).all()).results).toEqual([]);
+  },
+);
+
+test.each(KEY_WRITES.filter(([name]) => !name.startsWith("DELETE")))(
+  "If its key is revoked after %s has written, and the reply was lost, it does not get 401",
+  async (_, write) => {
+    const workspace = await openOwed();
+    const { workspaceId, apiKey, keyId, api } = workspace;
+    await api.get("/v1/leads");
+    const before = await storedOf(workspaceId);
+    let hasEnded = false;
+    const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+      const result = await go();
+      const isWrite = texts.some((text) =>
+        /^insert into "(subscriptions|automations)"/i.test(text),
+      );
+      if (hasEnded || !isWrite) return result;
+      hasEnded = true;
+      await Platform.revokeApiKey({ keyId });
+      throw new Error("D1_ERROR: Network connection lost.");
+    });
+    const response = await write(openApi(apiKey, deployedWith({ DB })), workspace);
+    expect([hasEnded, response.status]).toEqual([true, 500]);
+    expect(await storedOf(workspaceId)).not.toBe(before);
   },
 );
 
