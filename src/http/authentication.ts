@@ -42,11 +42,8 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
 
 /** Handles a read. If this isolate has cached the workspace of the key, the route reads before the gate has decided. */
 async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
-  const known = keyResults.beginEarlyRead(keyHash);
-  if (known) {
-    const admission = admit(c, keyHash).finally(() => keyResults.endEarlyRead(keyHash));
-    return readEarly(c, next, known, admission);
-  }
+  const early = keyResults.beginEarlyRead(keyHash);
+  if (early) return readEarly(c, next, early.known, admit(c, keyHash).finally(early.end));
   const { database } = await admit(c, keyHash);
   c.set("readAdmitted", (work) => work(openDatabase(c.env, database)));
   return next();
@@ -71,7 +68,9 @@ async function readEarly(
     // A failure only matters once the request is admitted.
     early.catch(() => {});
     const { database, statusReadAt } = await admission;
-    return statusReadAt === known.statusReadAt ? early : work(openDatabase(c.env, database));
+    // The gate may still run a version that does not return `statusReadAt`.
+    const hasStayed = database === known.database && statusReadAt === known.statusReadAt;
+    return hasStayed ? early : work(openDatabase(c.env, database));
   });
   await next();
   // A refusal, or an error of the gate, takes the place of the route's own response, such as a 400. If the route awaited its
@@ -140,7 +139,7 @@ export async function readKeyHash(c: Context<AppEnv>): Promise<string | null> {
   const key = parseBearer(c.req.header("Authorization"));
   if (key === null) return null;
   const keyHash = await hashApiKey(key);
-  // The gate of a key is called only if its checksum is right, which takes longer than the rest of this function.
+  // The gate of a key is called only if its checksum is right, so that of a known key need not be computed again.
   if (keyResults.has(keyHash)) return keyHash;
   return (await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key)) ? keyHash : null;
 }

@@ -55,10 +55,18 @@ interface LastResult {
   result: GateResult;
   /** When the gate was called, rather than when it responded, so that no refusal outlasts its window. */
   calledAt: number;
-  /** How many reads have begun early, about which the gate has not decided yet. */
-  earlyReads: number;
+  /** How many reads of its window have begun early, about which the gate has not decided yet. */
+  early: { reads: number };
   /** The 429s that this isolate has repeated, and that no call of the gate has counted. */
   uncounted: UncountedRefusals | undefined;
+}
+
+/** A read that has begun before the gate has decided. */
+interface EarlyRead {
+  /** The last admission of its key. */
+  known: KeyAdmission;
+  /** To be called once the gate has decided, or could not be called. */
+  end(): void;
 }
 
 /**
@@ -78,27 +86,21 @@ export class KeyResults {
     const known = this.#last.get(keyHash);
     if (known && calledAt < known.calledAt) return;
     // Reads whose client has hung up never end, so they are counted until the end of their window only.
-    const earlyReads = known && hasWindow(known, calledAt) ? known.earlyReads : 0;
-    this.#last.set(keyHash, { result, calledAt, earlyReads, uncounted: known?.uncounted });
+    const early = known && hasWindow(known, calledAt) ? known.early : { reads: 0 };
+    this.#last.set(keyHash, { result, calledAt, early, uncounted: known?.uncounted });
   }
 
   /**
-   * Returns the last admission for a read that begins before the gate has decided. Returns null if the read must wait, because
-   * as many reads have begun early as the window had requests left. So the gate refuses few of them, even in a flood.
+   * Begins a read before the gate has decided. Returns null if the read must wait, because as many reads have begun early as
+   * the window had requests left. So the gate refuses few of them, even in a flood.
    */
-  beginEarlyRead(keyHash: string): KeyAdmission | null {
+  beginEarlyRead(keyHash: string): EarlyRead | null {
     const known = this.#last.get(keyHash);
     if (known?.result.verdict !== "admitted") return null;
-    if (known.earlyReads >= known.result.rateLimit.remaining) return null;
-    known.earlyReads++;
-    return known.result;
-  }
-
-  /** Ends a read that has begun early, once the gate has decided, or could not be called. */
-  endEarlyRead(keyHash: string): void {
-    const known = this.#last.get(keyHash);
-    // It is counted no more if its window has ended.
-    if (known) known.earlyReads = Math.max(0, known.earlyReads - 1);
+    const { result, early } = known;
+    if (early.reads >= result.rateLimit.remaining) return null;
+    early.reads++;
+    return { known: result, end: () => early.reads-- };
   }
 
   /**

@@ -2,6 +2,7 @@ import { evictDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { keyResults } from "../../src/rate-limit/gates.ts";
+import type { KeyAdmission } from "../../src/rate-limit/key-gate.ts";
 import { hashApiKey } from "../../src/rate-limit/key-text.ts";
 import {
   deployedAs,
@@ -117,7 +118,7 @@ describe("an isolate that remembers a different database than the gate returns",
     expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ name: `of ${from}` }] });
     await moved(workspaceId, to);
     await record(`of ${to}`);
-    expect(keyResults.beginEarlyRead(keyHash)).toMatchObject({ database: from });
+    expect(keyResults.beginEarlyRead(keyHash)?.known).toMatchObject({ database: from });
     return gated;
   }
 
@@ -126,8 +127,25 @@ describe("an isolate that remembers a different database than the gate returns",
     for (let twice = 0; twice < 2; twice++) {
       const { body } = await api.get("/v1/leads");
       expect(body).toMatchObject({ data: [{ name: "of DB_3" }, { name: "of DB_2" }] });
-      expect(keyResults.beginEarlyRead(keyHash)).toMatchObject({ database: "DB_3" });
+      expect(keyResults.beginEarlyRead(keyHash)?.known).toMatchObject({ database: "DB_3" });
     }
+  });
+
+  test("reads from the right one, even if the gate does not say when it looked up the key", async () => {
+    const { workspaceId, apiKey } = await openGated("DB_2");
+    // As an object of a former version, which may run for minutes after a deployment.
+    const KEY_GATE = interposedObjects(env.KEY_GATE, async (go) => {
+      const { statusReadAt: _, ...former } = (await go()) as KeyAdmission;
+      return former as Awaited<ReturnType<typeof go>>;
+    });
+    const api = openApi(apiKey, deployedAs({ ...env, KEY_GATE }));
+    const idsShown = async () =>
+      (await api.get<{ data: { id: string }[] }>("/v1/leads")).body.data.length;
+    await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    expect(await idsShown()).toBe(1);
+    await moved(workspaceId, "DB_3");
+    await platform.recordLeads({ workspaceId, leads: [leadReport("2")] });
+    expect(await idsShown()).toBe(2);
   });
 
   test.each([

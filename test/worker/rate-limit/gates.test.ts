@@ -148,8 +148,8 @@ test("an isolate forgets the keys that it used longest ago, beyond ten thousand"
 
 test("as many reads begin early as the window had left, and none after a refusal", () => {
   const results = cached(ADMITTED);
-  expect(results.beginEarlyRead("hash")).toEqual(ADMITTED);
-  expect(results.beginEarlyRead("hash")).toEqual(ADMITTED);
+  expect(results.beginEarlyRead("hash")?.known).toEqual(ADMITTED);
+  expect(results.beginEarlyRead("hash")?.known).toEqual(ADMITTED);
   expect(results.beginEarlyRead("hash")).toBe(null);
   for (const refusal of [LIMITED, DENIED, UNKNOWN]) {
     results.set("hash", ADMITTED, 0);
@@ -160,14 +160,16 @@ test("as many reads begin early as the window had left, and none after a refusal
 
 test("as many reads as the window has left begin early, less those about which the gate has not decided", () => {
   const results = cached({ ...ADMITTED, rateLimit: { ...RATE_LIMIT, remaining: 3 } });
+  const ends: (() => void)[] = [];
   const early = () => {
-    let reads = 0;
-    while (results.beginEarlyRead("hash")) reads++;
-    return reads;
+    const before = ends.length;
+    for (let read = results.beginEarlyRead("hash"); read; read = results.beginEarlyRead("hash"))
+      ends.push(read.end);
+    return ends.length - before;
   };
   const decided = (remaining: number) => {
     results.set("hash", { ...ADMITTED, rateLimit: { ...RATE_LIMIT, remaining } }, 1);
-    results.endEarlyRead("hash");
+    ends.shift()?.();
   };
   expect(early()).toBe(3);
   decided(2);
@@ -179,17 +181,20 @@ test("as many reads as the window has left begin early, less those about which t
 
 test("early reads whose clients hang up, so that none of them ends, are counted until their window ends", () => {
   const results = cached(ADMITTED);
-  const early = () => results.beginEarlyRead("hash") !== null;
-  expect([early(), early(), early()]).toEqual([true, true, false]);
+  const early = () => results.beginEarlyRead("hash");
+  const [first] = [early(), early()];
+  expect(early()).toBe(null);
   results.set("hash", ADMITTED, RATE_LIMIT.resetMs - 1);
-  expect(early()).toBe(false);
+  expect(early()).toBe(null);
   results.set("hash", ADMITTED, 2 * RATE_LIMIT.resetMs);
-  expect([early(), early(), early()]).toEqual([true, true, false]);
-  // One that ends after its window is not counted in this one.
-  results.endEarlyRead("hash");
-  results.endEarlyRead("hash");
-  results.endEarlyRead("hash");
-  expect([early(), early(), early()]).toEqual([true, true, false]);
+  const second = [early(), early()].at(-1);
+  expect(early()).toBe(null);
+  // The end of a read makes room in its own window only.
+  first?.end();
+  expect(early()).toBe(null);
+  second?.end();
+  expect(early()).not.toBe(null);
+  expect(early()).toBe(null);
 });
 
 describe("an isolate repeats a refusal", () => {
