@@ -66,8 +66,8 @@ export const GATES_AT_ONCE = 500;
  * Begins to erase a workspace, in the directory. Revokes all its keys; from now on, no key is created for it. If the
  * erasure stops between `beginErasure` and this, all its keys stay valid until the next call.
  *
- * @returns the keys whose gates must be invalidated, up to `GATES_AT_ONCE`, and the name of the workspace's database;
- *   null if the directory does not know it. Keys that were in use lately come first.
+ * @returns the keys whose gates must be invalidated, up to `GATES_AT_ONCE`, and the name of the workspace's database,
+ *   which is null if the directory does not know the workspace. Keys that were in use lately come first.
  */
 export function closeKeys(
   workspaceId: string,

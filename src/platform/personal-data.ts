@@ -4,7 +4,7 @@ import { derivedId, isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input.ts";
 import { ERASED_LEADS_KEPT_DAYS } from "../contract/limits.ts";
 import { Budget } from "../db/budget.ts";
-import { commit, query } from "../db/client.ts";
+import { combine, commit, query } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import {
   beginErasure,
@@ -113,7 +113,7 @@ export const eraseLeads = operation({
 
 export const eraseWorkspace = operation({
   about:
-    "Erases a workspace and everything in it, starting with its keys. Call it until it is done, as the command in a terminal does; an unknown id is not an error.",
+    "Erases a workspace and everything in it, starting with its keys. Call it until it is done, as the command in a terminal does. An unknown id is not an error, but is looked for in all databases.",
   input: z.strictObject({ workspaceId: WorkspaceId }),
   output: z.object({ done: z.boolean().describe("nothing is left") }),
   examples: [{ workspaceId }],
@@ -147,7 +147,13 @@ export const eraseWorkspace = operation({
         (await queryIfReachable(env, placement.database, (other) =>
           findDatabaseName(other, workspaceId),
         ));
-      if (hasRows && done) done = await eraseAllRows(placement.db, workspaceId, hasMore);
+      if (!hasRows || !done) continue;
+      if (closed.database === null)
+        await commit(
+          placement.db,
+          combine([beginErasure(workspaceId), closeWorkspace(workspaceId, now)]),
+        );
+      done = await eraseAllRows(placement.db, workspaceId, hasMore);
     }
     return { done };
   },

@@ -66,7 +66,7 @@ export const createWorkspace = operation({
   }),
   output: z.object({ workspaceId: WorkspaceId }),
   examples: [{ name: "Agence Lumière", adminEmails: ["admin@example.com"] }],
-  async run({ env }, { name, adminEmails, database }) {
+  async run({ env, note }, { name, adminEmails, database }) {
     const placement = database == null ? await findSmallest(env) : expectDatabase(env, database);
     const workspaceId = randomId("workspace");
     const workspace = {
@@ -76,12 +76,12 @@ export const createWorkspace = operation({
       sealedDataKey: await createDataKey(env.ENCRYPTION_KEYS, workspaceId),
       createdAt: Date.now(),
     };
+    // If one of the writes fails, the audit trail has the id, for which `eraseWorkspace` deletes what was stored.
+    note?.(workspaceId);
     await insertWorkspace(placement.db, workspace);
     // The directory entry comes last, so that it never points to a workspace that does not exist yet.
     if (placement.database !== DIRECTORY)
-      await commit(openDirectory(env), insertEntry(workspace, placement.database)).catch(() => {
-        throw new TemporaryError(`${workspaceId} may be half created: call eraseWorkspace for it`);
-      });
+      await commit(openDirectory(env), insertEntry(workspace, placement.database));
     return { workspaceId };
   },
 });

@@ -211,14 +211,24 @@ describe("a database that was restored to an earlier state", () => {
     expect((await api.get("/v1/leads")).status).toBe(401);
   });
 
-  test("with a workspace that the directory has erased: it can be erased again", async () => {
-    const { workspaceId } = await openSubscribedIn("DB_2");
+  test("with a workspace that the directory has erased: it can be erased again, and sends nothing meanwhile", async () => {
+    const { workspaceId, webhookId } = await openSubscribedIn("DB_2");
     await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     await rowsIn("DB", "DELETE FROM api_keys WHERE workspace_id = ?", workspaceId);
     await rowsIn("DB", "DELETE FROM workspaces WHERE id = ?", workspaceId);
     const away = platformOf(deploymentWith({ DB_2: unreachableDatabase("rejects") }));
     expect(await errorOf(away.eraseWorkspace({ workspaceId }))).toContain("overloaded");
     expect(await tablesWith("DB_2", workspaceId)).toContain("leads");
+    const states: unknown[] = [];
+    const DB_2 = interposed(databaseOf("DB_2"), async ({ texts, go }) => {
+      const state = `SELECT s.deleted_at IS NULL AS is_sent_to, w.access_granted, w.erasing FROM subscriptions AS s
+        JOIN workspaces AS w ON w.id = s.workspace_id WHERE s.id = ?`;
+      if (texts.some((text) => /^delete from/i.test(text)))
+        states.push(...(await rowsIn("DB_2", state, webhookId)));
+      return go();
+    });
+    await platformOf(deploymentWith({ DB_2 })).eraseWorkspace({ workspaceId });
+    expect(states[0]).toEqual({ is_sent_to: 0, access_granted: 0, erasing: 1 });
     await eraseAll(workspaceId);
   });
 });

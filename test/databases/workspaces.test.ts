@@ -76,18 +76,20 @@ describe("a new workspace", () => {
     expect(await listed()).toEqual(before);
   });
 
-  test("whose creation fails halfway is named by the error, and can be erased", async () => {
+  test("whose creation fails halfway is named in the audit trail, and can be erased", async () => {
     const DB = interposed(databaseOf("DB"), ({ texts, go }) =>
       texts.some((text) => text.startsWith('insert into "workspaces"'))
         ? Promise.reject(new Error("D1_ERROR: D1 DB is overloaded."))
         : go(),
     );
     const away = platformOf(deploymentWith({ DB }));
-    const error = await errorOf(away.createWorkspace({ name: "Agence perdue", database: "DB_2" }));
+    await errorOf(away.createWorkspace({ name: "Agence perdue", database: "DB_2" }));
     const stored = () => rowsIn("DB_2", "SELECT id FROM workspaces WHERE name = 'Agence perdue'");
     const [half] = await stored();
-    expect(error).toContain(`${half?.id} may be half created`);
-    while (!(await platform.eraseWorkspace({ workspaceId: String(half?.id) })).done);
+    const workspaceId = String(half?.id);
+    const { items } = await platform.listAuditTrail({ workspaceId });
+    expect(items).toMatchObject([{ method: "createWorkspace", result: "failed" }]);
+    while (!(await platform.eraseWorkspace({ workspaceId })).done);
     expect(await stored()).toEqual([]);
   });
 

@@ -96,7 +96,7 @@ export const RECORDS: Fault[] = [
     ["personal-data.ts", "    if (closed.keys.length === GATES_AT_ONCE) return { done: false };\n", "", "nothing is erased before all gates know"],
     ["personal-data.ts", "closed.database === null || [", "[", "a workspace that the directory does not know is erased wherever it has rows"],
     ["personal-data.ts", "const env = budget.meter(call.env);", "const { env } = call;", "an erasure counts its statements"],
-    ["personal-data.ts", "if (isSubscription && done) done", "if (isSubscription) done", "the directory points to what is left of a workspace"],
+    ["personal-data.ts", "if (!hasRows || !done) continue;", "if (!hasRows) continue;", "the directory points to what is left of a workspace"],
     ["deliveries.ts", "if (!dryRun && cursor == null) await call.", "if (cursor == null) await call.", "a dry run is no change"],
   ]),
   ...faultsIn("moving/", [
