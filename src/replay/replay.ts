@@ -106,7 +106,8 @@ export interface Replayed {
  * @returns null, without enabling it, if events are to be sent to a subscription whose workspace has no access.
  * @throws InputError if there is no such subscription, too many of its replays have not ended, or the workspace has sent
  *   too many events again in an hour.
- * @throws TemporaryError if it is enabled, but another call has used up the events of the hour in between.
+ * @throws TemporaryError if it is enabled, but the replay was rejected after that: another call has used up the events of
+ *   the hour, or as many replays were begun, in between.
  */
 export async function enableAndReplay(
   db: Database,
@@ -117,7 +118,7 @@ export async function enableAndReplay(
   if (since !== null) {
     const before = await findSubscription(db, subscriptionId, now);
     if (!before.accessGranted) return null;
-    // Enabling a disabled subscription ends its replays, so there is room for another one.
+    // Enabling a disabled subscription interrupts its replays, which makes room for another one.
     if (before.isActive) await expectRoom(db, subscriptionId);
     await countRedeliveries(db, before, 0, now);
   }
@@ -127,12 +128,13 @@ export async function enableAndReplay(
     enabled: enableSubscription(subscriptionId),
     subscription: knownSubscription(subscriptionId, now),
   });
-  // If its access has just ended, that has also ended the replay.
+  // If its access has just ended, there is nothing to send.
   if (since === null || !subscription.isActive)
     return { count: 0, next: null, replayId: null, queue: subscription.queue };
   const range = { since, until: null, states: UNDELIVERED };
   return replayRange(db, subscription, range, now, ENABLING_MAX_MS).catch((error) => {
-    throw error instanceof InputError ? new TemporaryError(error.message) : error;
+    if (!(error instanceof InputError)) throw error;
+    throw new TemporaryError(`enabled, but nothing is sent again: ${error.message}`);
   });
 }
 

@@ -202,11 +202,12 @@ function cancelUnlisted(events: readonly WebhookEvent[]) {
  * Returns the columns of the sending state: those of a new subscription if `isElsewhere`, and otherwise the present
  * ones, without the circuits of event types that are not in `events`.
  */
-function forget(isElsewhere: SQL, events: readonly WebhookEvent[] = WebhookEvent.options) {
-  const unlisted = WebhookEvent.options.filter((type) => !events.includes(type));
+function forget(isElsewhere: SQL, events?: readonly WebhookEvent[]) {
   // A merge patch removes the members that are null in it (RFC 7396).
-  const none = JSON.stringify(Object.fromEntries(unlisted.map((type) => [type, null])));
-  const circuits = sql`json_patch(${subscriptions.circuits}, ${none})`;
+  const circuits = events
+    ? sql`json_patch(${subscriptions.circuits}, (SELECT json_group_object(key, NULL) FROM json_each(${subscriptions.circuits})
+        WHERE key NOT IN (SELECT value FROM json_each(${JSON.stringify(events)}))))`
+    : sql`${subscriptions.circuits}`;
   // Without a circuit, no event type has failed since its last success.
   const isReset = sql`(${isElsewhere} OR ${circuits} = '{}' AND ${subscriptions.circuits} <> '{}')`;
   const initial: Record<string, unknown> = { ...INITIAL_STATE };

@@ -73,7 +73,7 @@ export const EVENTS: Fault[] = [
     ["replay/replay.ts", "if (!subscription.isActive) return null;\n  if (\"since\" in wanted)", "if (\"since\" in wanted)", "nothing is sent again to a disabled subscription"],
     ["platform/webhooks.ts", "if (cursor != null) return advanceReplay(call, placement, webhookId, cursor.id, now);", "", "a call that continues a range does not enable a subscription"],
     ["replay/replay.ts", "if (!before.accessGranted) return null;", "", "a subscription without access is not enabled to get events again"],
-    ["replay/replay.ts", "error instanceof InputError ? new TemporaryError(error.message) : error", "error", "a call that is rejected has not enabled its subscription"],
+    ["replay/replay.ts", "if (!(error instanceof InputError)) throw error;\n    throw new TemporaryError", "if (error) throw error;\n    throw new TemporaryError", "a call that is rejected has not enabled its subscription"],
     ["replay/replay.ts", "if (before.isActive) await expectRoom(db, subscriptionId);\n", "", "enabling an active subscription begins no replay beyond their bound"],
     ["replay/replay.ts", "found.filter(({ isListed }) => isListed)", "found", "an event of a type that a subscription does not list is not sent to it"],
     ["replay/replay.ts", 'deliveredEarlier ? "delivered" : state', "state", "what was delivered once is not missed"],

@@ -23,6 +23,7 @@ import {
   deliveriesTo,
   dispatchAt,
   dispatchOn,
+  failingSince,
   HOUR_MS,
   heldDispatch,
   isolated,
@@ -142,9 +143,15 @@ describe("after a rollback, a pending delivery of an event type that this code d
     await commit(db, updateSubscription(id, { description: "CRM" }, NOW));
     await dispatchAt(NOW, [id], OK);
     expect(await statesOf(id)).toEqual({ delivered: 1, pending: 1 });
+    const { circuits, ...failing } = failingSince(1_000, 10);
+    const [circuit] = Object.values(circuits);
+    await setSubscription(id, { ...failing, circuits: { [LATER]: circuit } as never });
     await commit(db, updateSubscription(id, { events: ["lead.created"] }, NOW));
     await dispatchAt(NOW, [id], OK);
     expect(await statesOf(id)).toEqual({ delivered: 1, cancelled: 1 });
+    // Its failures are forgotten with it.
+    const { failingSince: since, ...row } = await subscriptionRow(id);
+    expect([row.circuits, since, row.failures]).toEqual([{}, null, 0]);
   });
 });
 
