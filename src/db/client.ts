@@ -237,7 +237,7 @@ export class Client implements D1Client {
         guard.mayHaveWritten ||= results.some(({ meta }) => meta.changed_db);
         return results;
       } catch (error) {
-        // Only the reply may be lost, unless the guard has made the transaction fail.
+        // Unless the guard has made it fail, the transaction may have been committed, and only its reply lost.
         guard.mayHaveWritten ||= guard.toError(error) === error;
         throw error;
       }

@@ -38,7 +38,7 @@ const CLIENT_LIMITS: BodyLimits = { bytes: BODY_MAX_BYTES, commas: BODY_COMMAS_M
  *
  * It is read before the admission. Otherwise, a client that sends its body slowly could write with a key or a session
  * that has expired in the meantime, which `guardWrites` does not check. The authentication leaves an error to the route,
- * which calls this function again, so that a refusal or a 404 comes first.
+ * which calls this function again, so that a refusal, or the 404 of a route that is not served, comes first.
  *
  * @throws ApiError `invalid_request` with 415, 413 or 400.
  */

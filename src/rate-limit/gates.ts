@@ -189,8 +189,8 @@ export const failingAddresses = new FailingAddresses();
 
 /**
  * Invalidates the key status that the gate of a key has cached. A key that was never used has no gate. Isolates that have
- * just cached a refusal may repeat it, with 429 or 403, for up to two more seconds; this isolate only if the gate refused
- * the request during this call.
+ * just cached a refusal may repeat it, with 429 or 403, for up to two more seconds; this isolate does so only if the
+ * gate refuses a request while this call is under way.
  */
 export async function invalidateKey(
   env: Env,

@@ -61,8 +61,8 @@ export async function controlAutomation(
     if (!before) throw new ApiError("automation_not_found");
     if (!isControllable(before.status))
       throw new ApiError("automation_not_controllable", { status: before.status });
-    // If the reply of the last try was lost, that try was repeated, and has read a conflict. The change is stored then, and the
-    // scheduled job wakes the subscriptions.
+    // If the reply of the last commit was lost, the database client has repeated it, and the repetition has read a conflict. The
+    // change is stored then, and the scheduled job wakes the subscriptions.
     if (before.status === status) return { row: before, wakeUps: [] };
     const now = clock();
     const changedAt = timeAfter(before, now);

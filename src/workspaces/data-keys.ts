@@ -47,7 +47,7 @@ export const openedDataKeys = new BoundedMap<CryptoKey>(KEPT_MAX);
  * Decrypts the data key of a workspace, unless this isolate has cached it.
  *
  * @param keys `ENCRYPTION_KEYS`.
- * @param sealed the encrypted data key, from `createDataKey`; null if the workspace does not live in this database.
+ * @param sealed the encrypted data key, from `createDataKey`; null if this database has none (`WorkspaceKey`).
  * @returns null if `sealed` is null, and no key is cached.
  * @throws Error if none of the keys can decrypt it, or it is the data key of another workspace.
  */
@@ -74,7 +74,7 @@ export async function expectDataKey(
   return key;
 }
 
-/** SQL expression: the encrypted data key of a workspace; null if the workspace does not live in this database. */
+/** SQL expression: the encrypted data key of a workspace; null if this database has none (`WorkspaceKey`). */
 export function sealedDataKeyOf(workspaceId: Column): SQL<string | null> {
   return sql`(SELECT ${workspaces.sealedDataKey} FROM ${workspaces} WHERE ${workspaces.id} = ${workspaceId})`;
 }

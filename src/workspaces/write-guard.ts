@@ -19,8 +19,8 @@ const REVOKED_KEPT_MS = HOUR_MS;
 
 /**
  * Makes the database of a workspace reject writes with a key, which the caller (`endKey` in platform/api-keys.ts) has
- * revoked in the directory. That may be another database, which no transaction of this one can read. Keys are dropped by age, so that no number of other revocations
- * makes a key valid again.
+ * revoked in the directory. The directory may be another database, which a transaction of this one cannot read. Keys are
+ * dropped by age, so that no number of other revocations makes a key valid again.
  */
 export function refuseWrites(workspaceId: string, keyId: string, now: number): Part {
   const { id, revokedKeys } = workspaces;
