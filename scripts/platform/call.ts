@@ -14,6 +14,7 @@ import {
   callUntilDone,
   isReadWhole,
   isUntilDone,
+  PRINTED,
   printLines,
   printsLines,
   readAllPages,
@@ -64,7 +65,7 @@ export async function callMethod(
   }
   if (ndjson && !printsLines(method))
     throw new Error(
-      `--ndjson is for exportWorkspace, listAuditTrail, listWorkspaces and methods that record, not for ${method}`,
+      `--ndjson is for ${Object.keys(PRINTED).join(", ")} and methods that record, not for ${method}`,
     );
   if (workspace !== undefined)
     throw new Error("--workspace is for methods that record, with --ndjson");

@@ -3,7 +3,7 @@ import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import type { Operation } from "../../src/platform/operation.ts";
 import { align } from "../shared/table.ts";
 import { BY_NAME, fieldsOf } from "./fields.ts";
-import { printsLines } from "./long-calls.ts";
+import { PRINTED, printsLines } from "./long-calls.ts";
 import { FIELDS, takesLines } from "./record-lines.ts";
 
 const USAGE = `npm run platform -- METHOD INPUT [--ndjson] [--workspace ID] [--json] [--remote | --env NAME]
@@ -53,13 +53,6 @@ export function toCommand(name: string, input: unknown): string {
   return `npm run platform -- ${name} '${JSON.stringify(input, null, 1).replace(/\n\s*/g, " ")}'`;
 }
 
-/** The ends of example commands that print one item per line. */
-const LINES_EXAMPLES = {
-  exportWorkspace: `'{ "workspaceId": "wks_…" }' --ndjson > workspace.ndjson`,
-  listAuditTrail: "--ndjson > audit-trail.ndjson",
-  listWorkspaces: "--ndjson > workspaces.ndjson",
-};
-
 /** How a method reads or prints one record per line. */
 function linesHelp(method: string, command: string): string[] {
   if (printsLines(method))
@@ -68,7 +61,7 @@ function linesHelp(method: string, command: string): string[] {
       "With --ndjson, all pages, one item per line:",
       "",
       // Without `-s`, npm writes lines of its own into the file.
-      `  ${command.replace("npm run", "npm run -s")} ${LINES_EXAMPLES[method]}`,
+      `  ${command.replace("npm run", "npm run -s")} ${PRINTED[method]}`,
     ];
   if (!takesLines(method)) return [];
   const file = `${FIELDS[method]}.ndjson`;

@@ -8,12 +8,17 @@ import { openSteps } from "../shared/command.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
 import { printSlowly } from "../shared/terminal.ts";
 
-/** The methods whose pages can be written one item per line. */
-export type LinesMethod = "exportWorkspace" | "listAuditTrail" | "listWorkspaces";
+/** The methods whose pages can be written one item per line, with the ends of example commands. */
+export const PRINTED = {
+  exportWorkspace: `'{ "workspaceId": "wks_…" }' --ndjson > workspace.ndjson`,
+  listAuditTrail: "--ndjson > audit-trail.ndjson",
+  listWorkspaces: "--ndjson > workspaces.ndjson",
+};
+type PrintedMethod = keyof typeof PRINTED;
 
 /** Whether the pages of a method can be written one item per line. */
-export function printsLines(method: string): method is LinesMethod {
-  return ["exportWorkspace", "listAuditTrail", "listWorkspaces"].includes(method);
+export function printsLines(method: string): method is PrintedMethod {
+  return Object.hasOwn(PRINTED, method);
 }
 
 /**
@@ -21,7 +26,7 @@ export function printsLines(method: string): method is LinesMethod {
  *
  * @throws Error that says how to continue.
  */
-export async function printLines<M extends LinesMethod>(
+export async function printLines<M extends PrintedMethod>(
   platform: PlatformClient,
   method: M,
   input: PlatformInput<M>,
@@ -54,7 +59,7 @@ function toContinue(error: unknown, hint: string, input: object): Error {
 }
 
 /** The methods of which all pages are read. Each is the basis of a decision, for which one page of a workspace is too few. */
-export type WholeMethod = "findLeads" | "listApiKeys";
+type WholeMethod = "findLeads" | "listApiKeys";
 
 /** Whether all pages of a method are read. */
 export function isReadWhole(method: string): method is WholeMethod {
