@@ -58,9 +58,9 @@ type Columns = Record<string, SQLiteColumn>;
 const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 
 /**
- * 32: maximum items that fit on any page, however large they are: no item of a list is larger than a record. A page of up to
- * this many items, such as the default one, is read without `boundBytes`, which adds up sizes in a window function. For
- * that, SQLite copies the rows to temporary tables, and each row is billed as read up to four times.
+ * Maximum items that fit on any page, however large they are: 32, because no item of a list is larger than a record. A page
+ * of up to this many items, such as the default one, is read without `boundBytes`, which adds up sizes in a window function.
+ * For that, SQLite copies the rows to temporary tables, and each row is billed as read up to four times.
  */
 const FEW = PAGE_MAX_BYTES / RECORD_MAX_BYTES;
 

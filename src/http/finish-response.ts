@@ -82,7 +82,8 @@ function setRateLimit(headers: Headers, c: Context<AppEnv>): void {
 
 /**
  * Responds to a read that takes longer than ten seconds with an error, after which its client may repeat it. The route
- * goes on. Its response is dropped, but an error of it is still logged. A write is not ended, because its client must learn whether it has happened.
+ * goes on. Its response is dropped, but an error of it is still logged. A write is not ended, because its client must learn
+ * whether it has happened.
  */
 export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
   if (c.req.method !== "GET" && c.req.method !== "HEAD") return next();

@@ -21,7 +21,7 @@ import type { Hex } from "../primitives/bytes.ts";
 import { expectDataKey, loadDataKey, sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 
-/** SQL expression: the encrypted personal data of a lead, in hexadecimal, as each column of bytes is in TypeScript (schema.ts). */
+/** SQL expression: the encrypted personal data of a lead, in hexadecimal, like all bytes in TypeScript (schema.ts). */
 export const SEALED = sql<Hex>`hex(${leads.sealed})`;
 
 const LEAD_COLUMNS = {

@@ -87,6 +87,17 @@ async function replayOf(webhookId: string) {
   return items[0] ?? expect.unreachable("there is no replay");
 }
 
+/** The Platform API of a deployment in which something happens right before a transaction enables a webhook. */
+function beforeEnabling(act: () => Promise<unknown>) {
+  const { DB } = observedDatabase({
+    before: async (_, texts) => {
+      if (texts.some((text) => /^update "subscriptions" set .*"disabled_at"/.test(text)))
+        await act();
+    },
+  });
+  return platformOf({ ...env, ...inDatabase({ DB }) } as Env);
+}
+
 /** The methods that have changed a webhook, newest first. */
 async function changesOf(webhookId: string) {
   const { items } = await Platform.listWebhookChanges({ webhookId });
@@ -576,13 +587,7 @@ describe("the events that a workspace sends again in an hour", () => {
   test("used up right after a call has enabled its webhook make it fail, which is an entry", async () => {
     const { webhookId, workspaceId, since } = await withEvents(3);
     await Platform.disableWebhook({ webhookId });
-    const { DB } = observedDatabase({
-      before: async (_, texts) => {
-        if (texts.some((text) => /^update "subscriptions" set .*"disabled_at"/.test(text)))
-          await setRedelivered(workspaceId, REDELIVERIES_PER_HOUR);
-      },
-    });
-    const deployment = platformOf({ ...env, ...inDatabase({ DB }) } as Env);
+    const deployment = beforeEnabling(() => setRedelivered(workspaceId, REDELIVERIES_PER_HOUR));
     const enable = () => deployment.enableWebhook({ webhookId, redeliverSince: since });
     expect(await errorOf(enable())).not.toContain("enableWebhook: ");
     expect((await Platform.readWebhook({ webhookId })).disabledAt).toBeNull();
@@ -673,13 +678,9 @@ describe("the events that a workspace sends again in an hour", () => {
 test("A call that enables a webhook right after its access has ended is an entry, and sends nothing", async () => {
   const { webhookId, workspaceId, since } = await withEvents(1);
   await Platform.disableWebhook({ webhookId });
-  const { DB } = observedDatabase({
-    before: async (_, texts) => {
-      if (texts.some((text) => /^update "subscriptions" set .*"disabled_at"/.test(text)))
-        await Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    },
-  });
-  const deployment = platformOf({ ...env, ...inDatabase({ DB }) } as Env);
+  const deployment = beforeEnabling(() =>
+    Platform.setWorkspaceAccess({ workspaceId, granted: false }),
+  );
   const enabling = deployment.enableWebhook({ webhookId, redeliverSince: since });
   expect(await enabling).toEqual({ count: 0, nextCursor: null });
   expect((await Platform.readWebhook({ webhookId })).disabledAt).toBeNull();
