@@ -21,77 +21,53 @@ const BUNDLED = [
 ];
 
 /**
- * Tests of `test/worker` that run with several databases: those that read or write workspaces' data. That the
- * built Worker serves the same with a single one is what `test/contract` checks. `ALL_DATABASES` adds the rest
- * of HTTP and the Platform.
- */
-const WITH_DATABASES = (
-  process.env.ALL_DATABASES
-    ? ["http/**/*", "tenants", "platform/*"]
-    : ["http/routes/*", "http/ended-access", "platform/{erasure,export,redelivery}"]
-).map((name) => `test/worker/${name}.test.ts`);
-
-/** Three databases; workspaces live in the second one. */
-const THREE_DATABASES = {
-  d1Databases: { DB_2: "second", DB_3: "third" },
-  bindings: { DATABASE: "DB_2" },
-};
-
-/**
  * `expect.poll` gives up after a second by default, which a busy machine may take. It looks less often than each
  * 50 ms, because a look may cost several calls.
  */
 const POLL = { poll: { timeout: 15_000, interval: 200 } };
 
-/** Tests that run in workerd, with the bindings of wrangler.toml for tests and `more`. */
-function inWorkerd(
-  name: string,
-  include: string[],
-  more: { d1Databases?: Record<string, string>; bindings?: Record<string, string> } = {},
-) {
-  return {
-    plugins: [
-      cloudflareTest(async () => ({
-        main: "./scripts/shared/limited-worker.ts",
-        wrangler: { configPath: writeTestConfiguration() },
-        miniflare: {
-          ...more,
-          bindings: {
-            MIGRATIONS: await readD1Migrations("./migrations"),
-            ...TEST_VARS,
-            ALLOW_LOCAL_WEBHOOKS: "false",
-            ENCRYPTION_KEYS: "test:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
-            API_KEY_CHECKSUM_KEYS: "test:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
-            PORTAL_SIGNING_KEYS: "test:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=",
-            // An operator may end it with a slash, which no link repeats.
-            PORTAL_ORIGIN: "https://api.example/",
-            // The local runtime has no jurisdictions.
-            JURISDICTION: "",
-            ...more.bindings,
-          },
-          outboundService: answerAsSubscriber,
+/** Tests that run in workerd, with the bindings of wrangler.toml for tests, and two more databases. */
+const inWorkerd = {
+  plugins: [
+    cloudflareTest(async () => ({
+      main: "./scripts/shared/limited-worker.ts",
+      wrangler: { configPath: writeTestConfiguration() },
+      miniflare: {
+        d1Databases: { DB_2: "second", DB_3: "third" },
+        bindings: {
+          MIGRATIONS: await readD1Migrations("./migrations"),
+          ...TEST_VARS,
+          ALLOW_LOCAL_WEBHOOKS: "false",
+          ENCRYPTION_KEYS: "test:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
+          API_KEY_CHECKSUM_KEYS: "test:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
+          PORTAL_SIGNING_KEYS: "test:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=",
+          // An operator may end it with a slash, which no link repeats.
+          PORTAL_ORIGIN: "https://api.example/",
+          // The local runtime has no jurisdictions.
+          JURISDICTION: "",
         },
-      })),
-    ],
-    test: {
-      name,
-      include,
-      globalSetup: ["./test/node/support/assets.ts"],
-      // Otherwise starting a runtime and importing the Worker for each file takes longer than most tests.
-      isolate: false,
-      // Each starts a runtime and imports the Worker, and few of these tests wait. Projects that have as many workers
-      // run together.
-      maxWorkers: 3,
-      sequence: { groupOrder: 1 },
-      setupFiles: ["./test/support/quiet.ts", "./test/support/migrate.ts"],
-      // Long enough for a busy machine; a test that hangs still fails.
-      testTimeout: 60_000,
-      hookTimeout: 60_000,
-      expect: POLL,
-      deps: { optimizer: { ssr: { enabled: true, include: BUNDLED } } },
-    },
-  };
-}
+        outboundService: answerAsSubscriber,
+      },
+    })),
+  ],
+  test: {
+    name: "worker",
+    include: ["test/worker/**/*.test.ts", "test/databases/**/*.test.ts"],
+    globalSetup: ["./test/node/support/assets.ts"],
+    // Otherwise starting a runtime and importing the Worker for each file takes longer than most tests.
+    isolate: false,
+    // Each starts a runtime and imports the Worker, and few of these tests wait. A project with fewer workers than the
+    // others needs a group of its own.
+    maxWorkers: 3,
+    sequence: { groupOrder: 1 },
+    setupFiles: ["./test/support/quiet.ts", "./test/support/reset.ts"],
+    // Long enough for a busy machine; a test that hangs still fails.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+    expect: POLL,
+    deps: { optimizer: { ssr: { enabled: true, include: BUNDLED } } },
+  },
+};
 
 /** Tests that run in Node, with or without the built Worker. */
 function inNode(
@@ -172,11 +148,7 @@ export default defineConfig({
         maxConcurrency: 40,
       }),
       inNode("node", ["test/node/**/*.test.ts"]),
-      inWorkerd("databases", ["test/databases/**/*.test.ts", ...WITH_DATABASES], THREE_DATABASES),
-      inWorkerd("worker", [
-        "test/worker/**/*.test.ts",
-        ...WITH_DATABASES.map((path) => `!${path}`),
-      ]),
+      inWorkerd,
     ],
   },
 });

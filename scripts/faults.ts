@@ -109,7 +109,7 @@ const vitest = await createVitest("test", {
   watch: false,
   bail: 1,
   reporters: [{}],
-  project: ["worker", "databases", "node"],
+  project: ["worker", "node"],
 });
 const unnoticed: Planted[] = [];
 /** The test files that pass without a fault. */

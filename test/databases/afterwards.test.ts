@@ -11,7 +11,10 @@ import { consumeBodies, DAY_MS, isolated, MINUTE_MS } from "../support/deliverie
 import { keepLog } from "../support/log-lines.ts";
 import { mailbox } from "../support/mailbox.ts";
 import { cleanUp, idsIn, moved, moveUntil, openWithLeads } from "../support/moves.ts";
+import { useThreeDatabases } from "../support/placement.ts";
 import { insertSubscriptions } from "../support/rows.ts";
+
+useThreeDatabases();
 
 keepLog();
 

@@ -11,7 +11,6 @@ import {
   runReport,
 } from "../support/api.ts";
 import {
-  type DatabaseName,
   databaseOf,
   deploymentWith,
   NAMES,
@@ -26,7 +25,10 @@ import { HOUR_MS, isolated } from "../support/deliveries.ts";
 import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { cleanUp, hangMover, leaveMoves, moved, openWithLeads } from "../support/moves.ts";
+import { type DatabaseName, useThreeDatabases } from "../support/placement.ts";
 import { storeEvents } from "../support/stored-events.ts";
+
+useThreeDatabases();
 
 keepLog();
 

@@ -12,7 +12,6 @@ import {
   recordAutomation,
 } from "../support/api.ts";
 import {
-  type DatabaseName,
   databaseOf,
   deploymentWith,
   NAMES,
@@ -27,6 +26,9 @@ import { countHops } from "../support/hops.ts";
 import { interposedObjects } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { cleanUp, hangMover, moved } from "../support/moves.ts";
+import { type DatabaseName, useThreeDatabases } from "../support/placement.ts";
+
+useThreeDatabases();
 
 const lines = keepLog();
 

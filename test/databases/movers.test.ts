@@ -19,6 +19,9 @@ import {
   stageOf,
   sweepMoves,
 } from "../support/moves.ts";
+import { useThreeDatabases } from "../support/placement.ts";
+
+useThreeDatabases();
 
 keepLog();
 

@@ -35,8 +35,11 @@ import {
   openWithLeads,
   stageOf,
 } from "../support/moves.ts";
+import { useThreeDatabases } from "../support/placement.ts";
 import { fillLeads, record } from "../support/record.ts";
 import { announcedEmail } from "../support/rows.ts";
+
+useThreeDatabases();
 
 const REFUSED = refusal(500, "internal_error", { retry_after_seconds: 5 });
 REFUSED.headers["retry-after"] = "5";

@@ -32,7 +32,10 @@ import {
   openWithLeads,
   stageOf,
 } from "../support/moves.ts";
+import { useThreeDatabases } from "../support/placement.ts";
 import { insertApiKeys } from "../support/rows.ts";
+
+useThreeDatabases();
 
 const lines = keepLog();
 const always = () => true;

@@ -16,8 +16,11 @@ import {
   WAYS,
 } from "../support/databases.ts";
 import { keepLog } from "../support/log-lines.ts";
+import { useThreeDatabases } from "../support/placement.ts";
 import { insertWorkspaces } from "../support/rows.ts";
 import { shortenTimers } from "../support/timers.ts";
+
+useThreeDatabases();
 
 keepLog();
 
@@ -26,7 +29,7 @@ function ledgerOf(workspaceId: string) {
   return expect.poll(() => platform.ledger({ workspaceId }), { timeout: 15_000 });
 }
 
-// That every method works there: test/worker/tenants.test.ts, which `npm run test:databases` runs there.
+// That each route reads and writes there: test/worker/http/routes.
 test("a workspace of DB_2 is read and exported where it lives, with its keys from the directory", async () => {
   const { workspaceId, webhookId } = await openSubscribedIn("DB_2");
   const { ids } = await platform.recordLeads({ workspaceId, leads: [leadReport("l1")] });

@@ -11,7 +11,6 @@ import {
   platformOf,
 } from "../support/api.ts";
 import {
-  type DatabaseName,
   databaseOf,
   deploymentWith,
   NAMES,
@@ -29,8 +28,11 @@ import {
   type Sent,
 } from "../support/deliveries.ts";
 import { keepLog } from "../support/log-lines.ts";
+import { type DatabaseName, useThreeDatabases } from "../support/placement.ts";
 import { shortenTimers } from "../support/timers.ts";
 import { until } from "../support/until.ts";
+
+useThreeDatabases();
 
 const lines = keepLog();
 

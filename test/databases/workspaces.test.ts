@@ -10,7 +10,6 @@ import {
   send,
 } from "../support/api.ts";
 import {
-  type DatabaseName,
   databaseOf,
   deploymentWith,
   NAMES,
@@ -22,8 +21,11 @@ import {
 } from "../support/databases.ts";
 import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
+import { type DatabaseName, useThreeDatabases } from "../support/placement.ts";
 import { insertWorkspaces } from "../support/rows.ts";
 import { shortenTimers } from "../support/timers.ts";
+
+useThreeDatabases();
 
 const lines = keepLog();
 

@@ -3,16 +3,14 @@ import type { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { openApi, setUp } from "./api.ts";
 import { subscriberUrl } from "./deliveries.ts";
 import { interposed } from "./interposed.ts";
+import { DATABASES, type DatabaseName } from "./placement.ts";
 
 /** The databases that are bound in these tests. */
-export const NAMES = ["DB", "DB_2", "DB_3"] as const;
-export type DatabaseName = (typeof NAMES)[number];
-
-const bindings = env as Env & Record<DatabaseName, D1Database>;
+export const NAMES = Object.keys(DATABASES) as DatabaseName[];
 
 /** The real database with this name. */
 export function databaseOf(name: DatabaseName): D1Database {
-  return bindings[name];
+  return DATABASES[name];
 }
 
 /** The rows of one statement in a database. */

@@ -7,7 +7,6 @@ import {
 import { env } from "cloudflare:workers";
 import { createHmac } from "node:crypto";
 import { and, count, eq } from "drizzle-orm";
-import { drizzle } from "drizzle-orm/d1";
 import { vi } from "vitest";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { randomId } from "../../src/contract/ids.ts";
@@ -46,13 +45,11 @@ import { insertSubscription } from "../../src/subscriptions/creation.ts";
 import { loadDataKeyToWrite } from "../../src/workspaces/data-keys.ts";
 import { setUp } from "./api.ts";
 import { interposed } from "./interposed.ts";
-import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
+import { DATABASE, db, inDatabase, WORKSPACE_DB } from "./placement.ts";
 import type { Received } from "./subscribers.ts";
 
 /** The delay between the first two attempts of a delivery. */
 export const FIRST_WAIT_MS = (RETRY_WAITS_SECONDS[0] ?? 0) * 1000;
-
-export const db = drizzle(WORKSPACE_DB);
 
 /**
  * The lines that a subscription's pending deliveries may stand in (`src/delivery/due.ts`). A look for what is due reads

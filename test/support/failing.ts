@@ -1,5 +1,6 @@
-import { type DatabaseName, databaseOf } from "./databases.ts";
+import { databaseOf } from "./databases.ts";
 import { interposed } from "./interposed.ts";
+import type { DatabaseName } from "./placement.ts";
 
 /**
  * A database some of whose transactions fail. `act` decides on each: it makes it with `go`, or fails,

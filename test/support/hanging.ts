@@ -1,6 +1,7 @@
 import { env } from "cloudflare:workers";
-import { type DatabaseName, databaseOf, NAMES } from "./databases.ts";
+import { databaseOf, NAMES } from "./databases.ts";
 import { interposed } from "./interposed.ts";
+import type { DatabaseName } from "./placement.ts";
 
 /** A transaction: in a database, with a text like this. */
 export type Moment = [database: DatabaseName, sql: RegExp];

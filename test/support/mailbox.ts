@@ -2,8 +2,7 @@ import { env } from "cloudflare:workers";
 import { announceProblems } from "../../src/email/announce.ts";
 import type { EmailMessage } from "../../src/email/queue.ts";
 import { consumeEmails } from "../../src/email/send.ts";
-import { db } from "./deliveries.ts";
-import { WORKSPACE_DB } from "./placement.ts";
+import { db, WORKSPACE_DB } from "./placement.ts";
 
 export interface Email {
   from: string;

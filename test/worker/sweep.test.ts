@@ -22,7 +22,6 @@ import {
   answered,
   BROKEN,
   DAY_MS,
-  db,
   deliveriesTo,
   dispatchAt,
   dispatchOn,
@@ -43,7 +42,7 @@ import {
 } from "../support/deliveries.ts";
 import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
-import { inDatabase, WORKSPACE_DB } from "../support/placement.ts";
+import { db, inDatabase, WORKSPACE_DB } from "../support/placement.ts";
 import {
   insertDeliveries,
   insertEvents,

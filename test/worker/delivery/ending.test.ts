@@ -19,7 +19,6 @@ import {
   announceLeads,
   answered,
   createWorkspace,
-  db,
   deliveriesTo,
   dispatchAt,
   dispatchOn,
@@ -39,6 +38,7 @@ import {
 } from "../../support/deliveries.ts";
 import { keepLog } from "../../support/log-lines.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { db } from "../../support/placement.ts";
 import { insertDeliveries } from "../../support/rows.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 import { steadyClock } from "../../support/timers.ts";

@@ -25,7 +25,6 @@ import {
   announceLeads,
   answered,
   DAY_MS,
-  db,
   deliveryTo,
   dispatchAt,
   owed,
@@ -38,6 +37,7 @@ import {
   subscriberUrl,
   subscriptionRow,
 } from "../../support/deliveries.ts";
+import { db } from "../../support/placement.ts";
 import { damageLead } from "../../support/record.ts";
 
 /** Makes the attempts that are due by now, or in `laterMs`, over the network. */

@@ -12,7 +12,6 @@ import {
 } from "../../../src/delivery/wake.ts";
 import {
   consumeBodies,
-  db,
   failingSince,
   HOUR_MS,
   isolated,
@@ -24,6 +23,7 @@ import {
   subscriptionRow,
 } from "../../support/deliveries.ts";
 import { keepLog } from "../../support/log-lines.ts";
+import { db } from "../../support/placement.ts";
 
 const lines = keepLog();
 const NOW = Date.UTC(2026, 0, 5, 12);

@@ -15,7 +15,6 @@ import {
   CONNECTION_LOST,
   consumeFor,
   createWorkspace,
-  db,
   deliveriesTo,
   deliveryTo,
   expectedSignatures,
@@ -36,7 +35,7 @@ import {
   subscriptionRow,
 } from "../../support/deliveries.ts";
 import { interposed } from "../../support/interposed.ts";
-import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
+import { DATABASE, db, WORKSPACE_DB } from "../../support/placement.ts";
 import { damageLead, record } from "../../support/record.ts";
 import type { Received } from "../../support/subscribers.ts";
 import { steadyClock } from "../../support/timers.ts";

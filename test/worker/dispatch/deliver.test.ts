@@ -21,7 +21,6 @@ import {
   answered,
   createWorkspace,
   DAY_MS,
-  db,
   deliveriesTo,
   deliveryTo,
   dispatchAt,
@@ -47,7 +46,7 @@ import {
 } from "../../support/deliveries.ts";
 import { interposed } from "../../support/interposed.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
-import { WORKSPACE_DB } from "../../support/placement.ts";
+import { db, WORKSPACE_DB } from "../../support/placement.ts";
 import { insertDeliveries } from "../../support/rows.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 import { steadyClock } from "../../support/timers.ts";

@@ -20,7 +20,6 @@ import {
   answered,
   createWorkspace,
   DAY_MS,
-  db,
   deliveriesTo,
   deliveryTo,
   dispatchAt,
@@ -41,6 +40,7 @@ import {
   subscriber,
   subscriptionRow,
 } from "../../support/deliveries.ts";
+import { db } from "../../support/placement.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);

@@ -30,7 +30,6 @@ import {
   answered,
   createWorkspace,
   DAY_MS,
-  db,
   deliveriesTo,
   dispatchAt,
   failAt,
@@ -46,6 +45,7 @@ import {
 } from "../../support/deliveries.ts";
 import { clearMail, mailbox } from "../../support/mailbox.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { db } from "../../support/placement.ts";
 import { announcedEmail, insertSubscriptions } from "../../support/rows.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 

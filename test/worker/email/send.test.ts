@@ -11,7 +11,6 @@ import {
   BROKEN,
   consumeBodies,
   createWorkspace,
-  db,
   HOUR_MS,
   isolated,
   observedDatabase,
@@ -20,7 +19,7 @@ import {
 } from "../../support/deliveries.ts";
 import { keepLog } from "../../support/log-lines.ts";
 import { clearMail, type Email, mailbox } from "../../support/mailbox.ts";
-import { inDatabase } from "../../support/placement.ts";
+import { db, inDatabase } from "../../support/placement.ts";
 import { shortenTimers } from "../../support/timers.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12, 34);

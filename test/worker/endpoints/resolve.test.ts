@@ -11,15 +11,8 @@ import {
 import { updateSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { deployedWith, invalid, openApi, openWorkspace } from "../../support/api.ts";
 import { Connections } from "../../support/connections.ts";
-import {
-  db,
-  jumpTo,
-  owed,
-  portsAt,
-  postOf,
-  receivedBy,
-  subscribe,
-} from "../../support/deliveries.ts";
+import { jumpTo, owed, portsAt, postOf, receivedBy, subscribe } from "../../support/deliveries.ts";
+import { db } from "../../support/placement.ts";
 import { openPortal } from "../../support/portal.ts";
 import { lengthenTimers, shortenTimers, steadyClock } from "../../support/timers.ts";
 

@@ -9,7 +9,6 @@ import {
   announceLeads,
   announcement,
   createWorkspace,
-  db,
   deliveriesTo,
   deliveryTo,
   draftLeads,
@@ -19,6 +18,7 @@ import {
   subscribe,
   subscribeMany,
 } from "../../support/deliveries.ts";
+import { db } from "../../support/placement.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 

@@ -17,7 +17,6 @@ import {
   answered,
   CONNECTION_LOST,
   DAY_MS,
-  db,
   dispatchAt,
   dispatchOn,
   failAtTrip,
@@ -29,7 +28,7 @@ import {
   statesOf,
   subscriptionRow,
 } from "../../support/deliveries.ts";
-import { WORKSPACE_DB } from "../../support/placement.ts";
+import { db, WORKSPACE_DB } from "../../support/placement.ts";
 
 const TODAY = Date.UTC(2026, 10, 21);
 const NOW = TODAY + 15 * 3_600_000;

@@ -10,7 +10,6 @@ import {
   announceLeads,
   answered,
   createWorkspace,
-  db,
   deliveriesTo,
   dispatchAt,
   failAt,
@@ -22,6 +21,7 @@ import {
   subscribe,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { db } from "../../support/placement.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);

@@ -9,8 +9,10 @@ import {
 } from "../../support/api.ts";
 import { HOUR_MS, jumpTo, setDeliveries } from "../../support/deliveries.ts";
 import { interposed } from "../../support/interposed.ts";
-import { WORKSPACE_DB } from "../../support/placement.ts";
+import { useThreeDatabases, WORKSPACE_DB } from "../../support/placement.ts";
 import { openOwed, portalOf, sessionToken } from "../../support/portal.ts";
+
+useThreeDatabases();
 
 /*
  * Access may end while a request is admitted but has not written yet. Nothing is written then, whatever the request

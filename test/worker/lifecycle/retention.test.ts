@@ -12,7 +12,6 @@ import {
   answered,
   createWorkspace,
   DAY_MS,
-  db,
   deliveriesTo,
   dispatchAt,
   failAt,
@@ -26,6 +25,7 @@ import {
   subscribe,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { db } from "../../support/placement.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 
 /** Newest events are counted at the full hour. */

@@ -9,7 +9,6 @@ import {
   announceLeads,
   answered,
   createWorkspace,
-  db,
   deliveryTo,
   dispatchAt,
   failAt,
@@ -22,6 +21,7 @@ import {
   subscribe,
   subscriptionRow,
 } from "../../support/deliveries.ts";
+import { db } from "../../support/placement.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
 

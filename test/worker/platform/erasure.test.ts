@@ -26,11 +26,10 @@ import {
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
-import { type DatabaseName, tablesWith as tablesOf } from "../../support/databases.ts";
+import { tablesWith as tablesOf } from "../../support/databases.ts";
 import {
   announceLeads,
   answered,
-  db,
   deliveriesTo,
   dispatchAt,
   isolated,
@@ -42,12 +41,21 @@ import {
 import { interposed } from "../../support/interposed.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
-import { DATABASE, inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
+import {
+  DATABASE,
+  type DatabaseName,
+  db,
+  inDatabase,
+  useThreeDatabases,
+  WORKSPACE_DB,
+} from "../../support/placement.ts";
 import { openPortal } from "../../support/portal.ts";
 import { fillLeads } from "../../support/record.ts";
 import { insertApiKeys, insertSubscriptions } from "../../support/rows.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 import { steadyClock } from "../../support/timers.ts";
+
+useThreeDatabases();
 
 const PERSON = { name: "Zoé Larrieu-Quint", email: "zoe.lq@example.com", phone: "+33612345678" };
 

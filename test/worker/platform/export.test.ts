@@ -31,10 +31,12 @@ import {
   subscriberUrl,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
-import { WORKSPACE_DB } from "../../support/placement.ts";
+import { useThreeDatabases, WORKSPACE_DB } from "../../support/placement.ts";
 import { damageLead, fillLeads } from "../../support/record.ts";
 import { announcedEmail, insertSubscriptions } from "../../support/rows.ts";
 import { storeEvents } from "../../support/stored-events.ts";
+
+useThreeDatabases();
 
 const idsOf = (items: ExportItem[], kind: string) =>
   items.flatMap((item) => (item.kind === kind ? [item.id] : []));

@@ -18,6 +18,9 @@ import {
   statesOf,
   subscribe,
 } from "../../support/deliveries.ts";
+import { useThreeDatabases } from "../../support/placement.ts";
+
+useThreeDatabases();
 
 const T0 = Date.UTC(2026, 0, 5, 12);
 

@@ -9,7 +9,6 @@ import {
   announceLeads,
   consumeFor,
   createWorkspace,
-  db,
   expectedSignatures,
   isolated,
   receivedBy,
@@ -17,7 +16,7 @@ import {
   subscriptionRow,
 } from "../../support/deliveries.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
-import { WORKSPACE_DB } from "../../support/placement.ts";
+import { db, WORKSPACE_DB } from "../../support/placement.ts";
 
 const KEYS = env.ENCRYPTION_KEYS;
 

@@ -14,7 +14,6 @@ import {
   answered,
   createWorkspace,
   DAY_MS,
-  db,
   deliveriesTo,
   dispatchAt,
   expectedSignatures,
@@ -33,7 +32,7 @@ import {
   subscriberUrl,
   subscriptionRow,
 } from "../../support/deliveries.ts";
-import { inDatabase } from "../../support/placement.ts";
+import { db, inDatabase } from "../../support/placement.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 import type { Received } from "../../support/subscribers.ts";
 

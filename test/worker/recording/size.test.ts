@@ -3,7 +3,8 @@ import { LEAD_BYTES } from "../../../bench/price.ts";
 import { LEAD } from "../../../src/events/samples.ts";
 import { findSize } from "../../../src/workspaces/database-figures.ts";
 import { leadReport, Platform } from "../../support/api.ts";
-import { createWorkspace, db } from "../../support/deliveries.ts";
+import { createWorkspace } from "../../support/deliveries.ts";
+import { db } from "../../support/placement.ts";
 
 const LEADS = 1_000;
 

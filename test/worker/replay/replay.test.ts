@@ -31,7 +31,6 @@ import {
   answered,
   createWorkspace,
   DAY_MS,
-  db,
   deliveriesTo,
   dispatchAt,
   dispatchOn,
@@ -52,6 +51,7 @@ import {
   subscriptionRow,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { db } from "../../support/placement.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);

@@ -31,7 +31,6 @@ import {
   announceLeads,
   answered,
   BROKEN,
-  db,
   deliveriesTo,
   dispatchAt,
   dispatchOn,
@@ -45,7 +44,7 @@ import {
   subscribe,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
-import { inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
+import { db, inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
 import { openPortal } from "../../support/portal.ts";
 import { insertEvents } from "../../support/rows.ts";
 import { storeEvents } from "../../support/stored-events.ts";

@@ -6,13 +6,13 @@ import { updateSubscription } from "../../../src/subscriptions/subscriptions.ts"
 import { openWorkspace, Platform } from "../../support/api.ts";
 import {
   DAY_MS,
-  db,
   deliveryTo,
   owed,
   setDeliveries,
   setSubscription,
   subscriptionRow,
 } from "../../support/deliveries.ts";
+import { db } from "../../support/placement.ts";
 import { openOwed, openPortal } from "../../support/portal.ts";
 
 test.each<[field: string, theirs: object, expected: object]>([

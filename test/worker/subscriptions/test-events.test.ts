@@ -10,7 +10,6 @@ import { takeRedeliveries, takeTestEvent } from "../../../src/workspaces/workspa
 import { deployedWith, errorOf, openWorkspace, Platform, platformOf } from "../../support/api.ts";
 import {
   createWorkspace,
-  db,
   HOUR_MS,
   jumpTo,
   observedDatabase,
@@ -20,7 +19,7 @@ import {
   subscriptionRow,
 } from "../../support/deliveries.ts";
 import { interposed } from "../../support/interposed.ts";
-import { inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
+import { db, inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
 import { openPortal } from "../../support/portal.ts";
 
 test("The test events of a workspace have one budget a minute, whatever its endpoints respond", async () => {

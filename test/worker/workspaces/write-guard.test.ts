@@ -4,8 +4,8 @@ import { combine, commit, connect } from "../../../src/db/client.ts";
 import { chunk } from "../../../src/primitives/chunk.ts";
 import { endSessions } from "../../../src/workspaces/workspaces.ts";
 import { guardWrites, refuseWrites } from "../../../src/workspaces/write-guard.ts";
-import { createWorkspace, db } from "../../support/deliveries.ts";
-import { WORKSPACE_DB } from "../../support/placement.ts";
+import { createWorkspace } from "../../support/deliveries.ts";
+import { db, WORKSPACE_DB } from "../../support/placement.ts";
 
 test("A key writes nothing in the hour after its revocation, however many others are revoked", async () => {
   const workspaceId = await createWorkspace();

@@ -6,13 +6,8 @@ import { commit } from "../../../../src/db/client.ts";
 import { PRIORITY } from "../../../../src/db/schema.ts";
 import { deleteSubscription } from "../../../../src/subscriptions/subscriptions.ts";
 import { deployedWith, openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
-import {
-  db,
-  HOUR_MS,
-  setDeliveries,
-  statesOf,
-  subscriberUrl,
-} from "../../../support/deliveries.ts";
+import { HOUR_MS, setDeliveries, statesOf, subscriberUrl } from "../../../support/deliveries.ts";
+import { db } from "../../../support/placement.ts";
 import { openOwed, openPortal, portalRefusal, portalSuccess } from "../../../support/portal.ts";
 import { insertDeliveries } from "../../../support/rows.ts";
 

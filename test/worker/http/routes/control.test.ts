@@ -13,7 +13,9 @@ import {
 import { isolated, subscribe } from "../../../support/deliveries.ts";
 import { interposed } from "../../../support/interposed.ts";
 import { lossyDatabase } from "../../../support/lost-reply.ts";
-import { WORKSPACE_DB } from "../../../support/placement.ts";
+import { useThreeDatabases, WORKSPACE_DB } from "../../../support/placement.ts";
+
+useThreeDatabases();
 
 const LONG_AGO = "2020-01-01T00:00:00.000Z";
 

@@ -11,7 +11,10 @@ import {
   success,
 } from "../../../support/api.ts";
 import { keepLog } from "../../../support/log-lines.ts";
+import { useThreeDatabases } from "../../../support/placement.ts";
 import { damageLead, fillLeads } from "../../../support/record.ts";
+
+useThreeDatabases();
 
 // test/worker/http/document/examples.test.ts and test/worker/platform check what each field shows, and that an agent has
 // one id everywhere.

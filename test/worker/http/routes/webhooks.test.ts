@@ -17,8 +17,10 @@ import {
 } from "../../../support/api.ts";
 import { interposed } from "../../../support/interposed.ts";
 import { lossyDatabase } from "../../../support/lost-reply.ts";
-import { WORKSPACE_DB } from "../../../support/placement.ts";
+import { useThreeDatabases, WORKSPACE_DB } from "../../../support/placement.ts";
 import { insertDeliveries } from "../../../support/rows.ts";
+
+useThreeDatabases();
 
 type Api = Awaited<ReturnType<typeof openWorkspace>>["api"];
 

@@ -1,0 +1,3 @@
+import { resetStorage } from "./placement.ts";
+
+await resetStorage();
