@@ -31,6 +31,7 @@ import {
   moveUntil,
   openWithLeads,
   stageOf,
+  sweepMoves,
 } from "../support/moves.ts";
 import { useThreeDatabases } from "../support/placement.ts";
 import { insertApiKeys } from "../support/rows.ts";
@@ -156,13 +157,12 @@ test("rows are counted while writes are still accepted", async () => {
 });
 
 describe("a target that does not respond", () => {
-  const away = deploymentWith({
-    DB_3: failingDatabase("DB_3", () => Promise.reject(new Error("D1_ERROR: away"))),
-  });
+  const DB_3 = failingDatabase("DB_3", () => Promise.reject(new Error("D1_ERROR: away")));
+  const away = () => deploymentWith({ DB_3 });
 
   test("stops no write before the move has begun to copy", async () => {
     const { workspaceId, record } = await openWithLeads();
-    expect(await errorOf(advanceMove(away, workspaceId, "DB_3", always))).toContain("away");
+    expect(await errorOf(advanceMove(away(), workspaceId, "DB_3", always))).toContain("away");
     await record();
     await moved(workspaceId, "DB_2");
     await record("again");
@@ -173,16 +173,10 @@ describe("a target that does not respond", () => {
     await moveUntil(workspaceId, "copying");
     const since = "UPDATE moves SET since = ? WHERE workspace_id = ?";
     await rowsIn("DB", since, Date.now() - MINUTE_MS, workspaceId);
-    await sweep(
-      { ...isolated().env, DB_3: (away as Env & { DB_3: D1Database }).DB_3 } as Env,
-      Date.now(),
-    ).catch(() => {});
+    await expect(continueMoves(away(), always)).rejects.toThrow("away");
     expect(await stageOf(workspaceId)).toBe("copying");
     await rowsIn("DB", since, Date.now() - 6 * MINUTE_MS, workspaceId);
-    await sweep(
-      { ...isolated().env, DB_3: (away as Env & { DB_3: D1Database }).DB_3 } as Env,
-      Date.now(),
-    ).catch(() => {});
+    await sweep({ ...isolated().env, DB_3 } as Env, Date.now()).catch(() => {});
     expect(await stageOf(workspaceId)).toBeUndefined();
     await record();
     expect(lines.join()).toContain('"stage":"cancelled"');
@@ -309,7 +303,7 @@ test("a move is done only when the gates of all keys know", async () => {
 test("what a workspace left behind stays for a minute, for the reads that began before", async () => {
   const { workspaceId } = await openWithLeads();
   await moved(workspaceId, "DB_3");
-  for (let i = 0; i < 2; i++) await sweep(isolated().env, Date.now());
+  for (let i = 0; i < 2; i++) await sweepMoves();
   expect((await homesOf(workspaceId)).sort()).toEqual(["DB_2", "DB_3"]);
   expect(await stageOf(workspaceId)).toBe("cleanup");
 });
