@@ -4,7 +4,6 @@ import {
   AN_AUTOMATION,
   type Automation,
   DATE_TIME,
-  idOf,
   openWorkspace,
   type Page,
   platform,
@@ -32,10 +31,6 @@ describe("Automation", () => {
 
   test("An automation has all its fields, and no others", () => {
     expect(usual).toEqual(AN_AUTOMATION);
-  });
-
-  test("`id` has the prefix `aut_`", () => {
-    expect(usual.id).toEqual(idOf("aut"));
   });
 
   test("`id` is stable for a given automation", async () => {
@@ -89,10 +84,6 @@ describe("Automation", () => {
       expect((await recorded({ provider })).automation.provider).toBe(provider);
     },
   );
-
-  test("`agent_id` has the prefix `agt_`", () => {
-    expect(usual.agent_id).toEqual(idOf("agt"));
-  });
 
   test("`agent_name` is the name of the agent", () => {
     expect(usual.agent_name).toBe(AGENT.name);

@@ -2,7 +2,6 @@ import { beforeAll, describe, expect, test } from "vitest";
 import {
   A_LEAD,
   DATE_TIME,
-  idOf,
   type Lead,
   openWorkspace,
   type Page,
@@ -29,20 +28,12 @@ describe("Lead", () => {
     expect(usual).toEqual(A_LEAD);
   });
 
-  test("`id` has the prefix `lea_`", () => {
-    expect(usual.id).toEqual(idOf("lea"));
-  });
-
   test.each(["widget", "social", "telephony", "lead_ads", "crm"])(
     "`source` can be `%s`",
     async (source) => {
       expect((await recorded({ source })).source).toBe(source);
     },
   );
-
-  test("`agent_id` has the prefix `agt_`", () => {
-    expect(usual.agent_id).toEqual(idOf("agt"));
-  });
 
   test.each([
     ["name", "Zoë Ørsted"],

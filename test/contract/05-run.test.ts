@@ -31,10 +31,6 @@ describe("Run", () => {
     expect(usual).toEqual(A_RUN);
   });
 
-  test("`id` has the prefix `run_`", () => {
-    expect(usual.id).toEqual(idOf("run"));
-  });
-
   test("`automation_id` is the id of its automation, with the prefix `aut_`", () => {
     expect(usual.automation_id).toEqual(idOf("aut"));
     expect(usual.automation_id).toBe(automationId);

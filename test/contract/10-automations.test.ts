@@ -27,9 +27,9 @@ describe("`GET /automations`", () => {
     expect(body.data.map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
   });
 
-  test.each(["1", "2", "100"])("`limit` can be %s", async (limit) => {
-    const { body } = await three.get<Page>(`/automations?limit=${limit}`);
-    expect(body.data).toHaveLength(Math.min(3, Number(limit)));
+  test("`limit` can be 1", async () => {
+    const { body } = await three.get<Page>("/automations?limit=1");
+    expect(body.data).toHaveLength(1);
   });
 
   test.each(["0", "101", "-1", "1000000000000"])(

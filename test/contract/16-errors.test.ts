@@ -167,9 +167,4 @@ describe("Errors: `error.details`", () => {
       expect((await usual.api.get("/leads?limit=101")).body.error.details.max).toBe(100);
     });
   });
-
-  test("`details.retry_after_seconds` of a 429 is an integer", async () => {
-    const { details } = (await (await openUsedUp()).get("/leads")).body.error;
-    expect(Number.isInteger(details.retry_after_seconds)).toBe(true);
-  });
 });

@@ -80,7 +80,7 @@ describe("a delivery", () => {
       "content-length": String(bytes),
     };
     expect(received.headers).toMatchObject(described);
-    for (const ours of ["authorization", "cookie"])
+    for (const ours of ["authorization", "cookie", "content-encoding", "x-service-test"])
       expect(received.headers).not.toHaveProperty(ours);
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attemptsMade: 1 });
   });

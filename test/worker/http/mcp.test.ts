@@ -97,6 +97,15 @@ describe.each(Object.entries(VERSIONS))("an agent with the %s version of MCP", (
   });
 });
 
+test("a request without a message gets 405, because the server sends none of its own", async () => {
+  const { apiKey } = await openWorkspace();
+  for (const method of ["GET", "DELETE"]) {
+    const headers = { Authorization: `Bearer ${apiKey}`, Accept: "text/event-stream" };
+    const response = await exports.default.fetch(new Request(URL_OF_MCP, { method, headers }));
+    expect(response.status).toBe(405);
+  }
+});
+
 test("an agent that listens for changes is told that none will come, and the stream ends", async () => {
   const { apiKey } = await openWorkspace();
   const client = await connect(apiKey, VERSIONS.current);
@@ -283,6 +292,7 @@ describe("a call of a tool", () => {
     await Platform.setWorkspaceAccess({ workspaceId, granted: false });
     const call = { name: "listLeads", arguments: {} };
     const response = await ask(call, { Authorization: `Bearer ${apiKey}` });
+    expect(response.status).toBe(200);
     expect(await response.json()).toEqual(refusedCall("workspace_access_denied"));
   });
 
@@ -380,14 +390,15 @@ describe("a call of a tool", () => {
     const { apiKey } = await openWorkspace();
     const call = { ...LIST_TOOLS, method: "tools/call", params: { name: "listLeads" } };
     const response = await post(apiKey, call, { path: "/mcp?limit=0" });
-    expect(await response.text()).not.toContain("invalid_request");
+    expect(response.status).toBe(200);
+    expect(await response.json()).toMatchObject({ result: { structuredContent: { data: [] } } });
   });
 
   test("rejects a value that is an object or a list", async () => {
     const { apiKey } = await openWorkspace();
     for (const id of [{}, ["aut_1"]])
       expect((await resultOf(apiKey, "getAutomation", { id })).content[0]?.text).toContain(
-        '"reason":"invalid_type"',
+        '"details":{"parameter":"id","reason":"invalid_type"}',
       );
   });
 

@@ -21,6 +21,7 @@ import {
   owed,
   redeliver,
   setDeliveries,
+  setSubscription,
   statesOf,
   subscribe,
 } from "../../support/deliveries.ts";
@@ -90,9 +91,13 @@ describe("an event", () => {
   });
 
   test("that a disabled subscription missed is kept as long, though another one got it", async () => {
-    const { id, ids } = await stored(1, "missed");
+    const { id, drafts, workspaceId } = await owed(1, T0);
+    const missing = await subscribe(workspaceId);
+    await setSubscription(missing.id, { disabledAt: T0 });
+    await dispatchAt(T0, [id], OK);
     expect(await sweepAt(EXPIRED - 1)).toBe(0);
-    expect(await redeliver(id, ids, EXPIRED - 1)).toBe(1);
+    await setSubscription(missing.id, { disabledAt: null });
+    expect(await redeliver(missing.id, [drafts[0]?.id ?? ""], EXPIRED - 1)).toBe(1);
   });
 
   test("is kept if it is resent while it expires", async () => {

@@ -109,6 +109,11 @@ test.each<Refusal>([
     "requestsPerWindow: Too big: expected number to be <=1000000",
     { workspaceId, requestsPerWindow: 1e20 },
   ],
+  [
+    "rollApiKey",
+    "overlapSeconds: Too big: expected number to be <=604800",
+    { keyId, overlapSeconds: 604_801 },
+  ],
   ["ledger", `actor: ${CONTROLS}`, { workspaceId, actor: "a\u009b" }],
   ...refusals("revokeApiKey", {}, [
     ["apiKey: no such key", { apiKey: `key_live_${"x".repeat(32)}` }],
@@ -178,6 +183,7 @@ test.each<Refusal>([
   ...refusals("updateWebhook", { webhookId }, [
     ["expected a URL, events…", {}],
     [`description: ${CONTROLS}`, { description: "a\u009b" }],
+    ["description…", { description: "a".repeat(201) }],
     ["url: is not accepted: https_required", { url: "http://a.example/" }],
     ["headers: at most 5", { headers: Object.fromEntries([..."abcdef"].map((n) => [n, "x"])) }],
     ["headers: cannot be combined…", { headers: {}, setHeaders: { "X-Key": "a" } }],

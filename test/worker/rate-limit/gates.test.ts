@@ -11,6 +11,7 @@ import type { GateResult, KeyAdmission, KeyRefusal } from "../../../src/rate-lim
 import {
   authorizedBy,
   deployedWith,
+  EVERY_ANSWER,
   freshAddress,
   openApi,
   rateLimitOf,
@@ -63,7 +64,11 @@ describe("objects that are reset under load", () => {
   test("cost no stranger a 401, and no response its headers", async () => {
     const address = freshAddress();
     const gate = () => env.ADDRESS_GATE.getByName(address);
-    const failed = await underReset(gate(), () => authorizedBy(null, address));
+    const failed = await underReset(gate(), async () => {
+      const answer = await authorizedBy(null, address);
+      expect(answer.headers).toMatchObject(EVERY_ANSWER);
+      return answer;
+    });
     expect(failed.filter((status) => status !== 401 && status !== 429)).toEqual([]);
   });
 
