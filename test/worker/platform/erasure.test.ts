@@ -349,7 +349,7 @@ describe("eraseWorkspace", () => {
     const { workspaceId, api } = await withLeads();
     expect((await api.get("/v1/leads")).status).toBe(200);
     await insertApiKeys(
-      Array.from({ length: 1_100 }, (_, i) => ({
+      Array.from({ length: 500 }, (_, i) => ({
         id: `key_${i}${workspaceId}`,
         workspaceId,
         revokedAt: 1,
@@ -367,8 +367,7 @@ describe("eraseWorkspace", () => {
     const platform = platformOf({ ...isolated().env, KEY_GATE });
     for (const [count, done] of [
       [500, false],
-      [1_000, false],
-      [1_101, true],
+      [501, true],
     ] as const) {
       expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done });
       expect(told).toHaveLength(count);
@@ -376,7 +375,7 @@ describe("eraseWorkspace", () => {
       expect((await api.get("/v1/leads")).status).toBe(401);
       expect((await tablesWith(workspaceId)).includes("leads")).toBe(!done);
     }
-    expect(new Set(told).size).toBe(1_101);
+    expect(new Set(told).size).toBe(501);
   });
 
   test("works in chunks, continues where it stopped, and then rejects the keys", async () => {
