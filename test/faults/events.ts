@@ -103,6 +103,7 @@ export const EVENTS: Fault[] = [
     ["db/states.ts", "AND ${workspaces.accessGranted}))`", "))`", "nothing is posted for a workspace without access"],
     ["delivery/policy.ts", "outcome.status < 300", "outcome.status < 400", "a redirect is a failure"],
     ["delivery/post.ts", 'redirect: "manual"', 'redirect: "follow"', "a redirect is not followed"],
+    ["delivery/send.ts", "...(isTest ? TEST_HEADER : {}),", "...TEST_HEADER,", "no real event is marked as a test"],
     ["delivery/post.ts", "abortAfter(POST_TIMEOUT_MS,", "abortAfter(20_000,", "each post has ten seconds"],
     ["delivery/post.ts", "/too many subrequests/i.test(error.message)) throw error;", "false) throw error;", "a limit of ours is not the subscriber's fault"],
     ["delivery/post.ts", "if (/^\\d+$/.test(value)) return Number(value);", "", "Retry-After in seconds is respected"],

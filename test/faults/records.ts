@@ -75,6 +75,8 @@ export const RECORDS: Fault[] = [
     ["api-keys.ts", "invalidateKey(env, key), commit", "commit", "a revoked key is refused when the call returns"],
     ["api-keys.ts", "    await invalidateKey(env, updated);\n", "", "a new quota counts at once"],
     ["api-keys.ts", "await invalidateKey(env, old);", ";", "a rolled key ends when its overlap does"],
+    ["api-keys.ts", "integer(0, KEY_OVERLAP_MAX_SECONDS)", "integer(0, 2 * KEY_OVERLAP_MAX_SECONDS)", "an old key is valid for seven days at most"],
+    ["webhooks.ts", "label(DESCRIPTION_MAX_LENGTH)", "label(2 * DESCRIPTION_MAX_LENGTH)", "a description has at most 200 characters"],
     ["api-keys.ts", "lastUsedAt === null ? []", "false ? []", "a key that was never used gets no gate by being listed"],
     ["api-keys.ts", "(keyId == null) !== (apiKey == null)", "true", "revokeApiKey takes one key"],
     ["api-keys.ts", "await refuseMissing(commit(openDirectory(env), insertApiKey(key)));", "await commit(openDirectory(env), insertApiKey(key));", "a key of an unknown workspace is an error of the input"],

@@ -74,6 +74,7 @@ export const WAYS_IN: Fault[] = [
     ["mcp.ts", "const keyHash = await identifyKey(c);", 'const keyHash = await identifyKey(c).catch(() => "");', "a key that was refused just now does not reach the SDK"],
     ["mcp.ts", "  await admit(c, keyHash);\n  if (error) throw error;", "  if (error) throw error;\n  await admit(c, keyHash);", "a message that cannot be used counts against the rate limit"],
     ["mcp.ts", "HANDSHAKE.includes(method) && refusal.status === 401", "HANDSHAKE.includes(method)", "a client that connects over its rate limit learns in JSON-RPC how long to wait"],
+    ["mcp.ts", "const read = await readMessage(c);", "if (c.req.method === \"GET\") return c.body(null);\n    const read = await readMessage(c);", "GET /mcp gets 405"],
     ["mcp.ts", "message ?? { id: null }", "message ?? {}", "a message that cannot be used is refused in JSON-RPC"],
     ["mcp.ts", "if (value === undefined || value === null)", "if (value === undefined)", "an argument that is null is not given"],
     ["mcp.ts", "[401, 403, 429]", "[401, 429]", "a workspace without access gets 403 for a call of a tool, too"],
