@@ -425,6 +425,7 @@ describe("too many pending deliveries", () => {
     ["a success within an hour does not end", HOUR_MS - 1, OK, NOW],
     ["a later success ends", HOUR_MS, OK, null],
     ["a failure does not end", HOUR_MS, answered(400), NOW],
+    ["a redirect does not end", HOUR_MS, answered(302), NOW],
   ])("%s the note that deliveries were exhausted", async (_, afterMs, outcome, expected) => {
     const { id } = await owed(1, NOW);
     await setSubscription(id, { concurrency: 6, pendingExhaustedAt: NOW });

@@ -36,6 +36,7 @@ describe("a request", () => {
     [403, "error code: 1003"],
     [403, "error code: 1020\n"],
     [404, "error code: 1042"],
+    [409, "error code: 1001"],
   ])("that Cloudflare answers with %i and %j did not reach the endpoint", async (status, says) => {
     const url = `${subscriberUrl(`says-${status}`)}&${new URLSearchParams({ says })}`;
     expect(await postTo(url)).toEqual({ kind: "unreachable", status });

@@ -132,7 +132,8 @@ describe("the newest events of a workspace", () => {
     const workspaces = await Promise.all(Array.from({ length: 6 }, () => stored(4, "delivered")));
     expect(await sweepNewest(T0 + HOUR_MS + MINUTE_MS)).toBe(0);
     expect(await sweepNewest(T0 + HOUR_MS, timeFor(4))).toBeLessThan(6);
-    while ((await findPosition(db, "newest")) !== "") await sweepNewest(T0 + HOUR_MS + MINUTE_MS);
+    await sweepNewest(T0 + HOUR_MS + MINUTE_MS);
+    expect(await findPosition(db, "newest")).toBe("");
     for (const { workspaceId } of workspaces) expect(await countIn(workspaceId)).toBe(3);
   });
 

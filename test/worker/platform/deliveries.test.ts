@@ -129,6 +129,13 @@ describe("listDeliveries", () => {
     ]);
   });
 
+  test("shows an attempt without a response without a status", async () => {
+    const { id } = await owed(1, T0);
+    await failAt(id, [T0], { kind: "timed_out" });
+    const [item] = (await Platform.listDeliveries({ webhookId: id })).items;
+    expect(item?.lastAttempt).toMatchObject({ outcome: "timed_out", status: null });
+  });
+
   let three: string;
   beforeAll(async () => {
     const { id, drafts } = await owed(3, T0);
