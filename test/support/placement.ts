@@ -42,13 +42,11 @@ export async function resetStorage(): Promise<void> {
   await applyD1Migrations(DB, MIGRATIONS);
 }
 
-/** Lets the tests of a file see three databases. Their workspaces live in the second one. */
+/** Lets a file see three databases from this call on. The tests' workspaces live in the second one. */
 export function useThreeDatabases(): void {
-  beforeAll(async () => {
-    Object.assign(bindings, { DB_2, DB_3 });
-    await Promise.all([DB_2, DB_3].map((other) => applyD1Migrations(other, MIGRATIONS)));
-    placeWorkspacesIn("DB_2");
-  });
+  Object.assign(bindings, { DB_2, DB_3 });
+  placeWorkspacesIn("DB_2");
+  beforeAll(() => Promise.all([DB_2, DB_3].map((other) => applyD1Migrations(other, MIGRATIONS))));
 }
 
 /** The bindings, with the replacement for `DB` used for the database that the workspaces live in. */
