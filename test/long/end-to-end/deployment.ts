@@ -160,11 +160,14 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
     return { code, output: stripVTControlCharacters(output()) };
   };
   const options = (args: string[]) => ["--config", config, ...args];
-  // The Worker is here, so what is wrong with it does not pass: it is asked once.
-  const deployHere = (more: NodeJS.ProcessEnv, args: string[]) =>
-    runHere(() =>
-      deploy(parseOptions(options(args)), { ...env, WRANGLER_LOG: "none", ...more }, 1),
+  // A fault that a test has made does not pass, so the Worker is asked once then. A database that a busy machine keeps
+  // from responding does.
+  const deployHere = (more: NodeJS.ProcessEnv, args: string[]) => {
+    const seconds = Object.keys(replaced).length > 0 ? 1 : 60;
+    return runHere(() =>
+      deploy(parseOptions(options(args)), { ...env, WRANGLER_LOG: "none", ...more }, seconds),
     );
+  };
   const deployment = (args: string[]) => [join(ROOT, "scripts/deploy/deploy.ts"), ...options(args)];
   const site: Site = {
     cloudflare,
