@@ -86,6 +86,8 @@ test.each([
 ] as const)(
   "resealSecrets counts the data key of a workspace that moves, and re-encrypts it afterwards: %s",
   async (stage, remaining) => {
+    // What the workspaces of other tests have left behind would count, too.
+    await cleanUp();
     const { workspaceId, leadIds, apiKey, ids } = await openWithLeads();
     const newKey = "new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
     const rotated = platformOf({ ...env, ENCRYPTION_KEYS: `${newKey},${env.ENCRYPTION_KEYS}` });

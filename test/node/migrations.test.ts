@@ -10,14 +10,17 @@ import * as schema from "../../src/db/schema.ts";
 import { createTriggers } from "../../src/moving/triggers.ts";
 
 /** A database with all migrations applied. */
-const db = new DatabaseSync(":memory:");
-for (const file of readdirSync(join(ROOT, "migrations")).toSorted())
-  if (file.endsWith(".sql")) db.exec(readFileSync(join(ROOT, "migrations", file), "utf8"));
+function migrated(): DatabaseSync {
+  const db = new DatabaseSync(":memory:");
+  for (const file of readdirSync(join(ROOT, "migrations")).toSorted())
+    if (file.endsWith(".sql")) db.exec(readFileSync(join(ROOT, "migrations", file), "utf8"));
+  return db;
+}
 
 const tables = [...Object.values(schema)].filter((exported) => is(exported, SQLiteTable));
 
 test("the migrations make the tables of the schema, and each is WITHOUT ROWID", () => {
-  const made = db
+  const made = migrated()
     .prepare("PRAGMA table_list")
     .all()
     .filter(({ name }) => !String(name).startsWith("sqlite_"));
@@ -30,13 +33,14 @@ test("the SQL of the commands in the docs suits the tables", () => {
   const texts = pages.map((page) => readFileSync(join(ROOT, "docs", page), "utf8"));
   const commands = texts.flatMap((text) => [...text.matchAll(/--command "([^"]+)"/g)]);
   expect(commands.length).toBeGreaterThan(2);
+  const db = migrated();
   // The table in which wrangler notes what it has applied.
   db.exec(MIGRATIONS_TABLE);
   for (const [, sql = ""] of commands) expect(() => db.prepare(sql).all(), sql).not.toThrow();
 });
 
 test("the migrations create the triggers that the manifest of tables needs, as it says them", () => {
-  const rows = db.prepare("SELECT sql FROM sqlite_schema WHERE type = 'trigger'").all();
+  const rows = migrated().prepare("SELECT sql FROM sqlite_schema WHERE type = 'trigger'").all();
   const created = rows.map(({ sql }) => `${sql};`);
   expect(created.toSorted()).toEqual(createTriggers().toSorted());
 });
