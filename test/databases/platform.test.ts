@@ -80,6 +80,8 @@ describe("a workspace of another database", () => {
 });
 
 test("a sweep of all databases is noted in DB alone", async () => {
+  // A deployment without a workspace is in no hurry.
+  await openSubscribedIn("DB_2");
   const later = Date.now() + 10 * MINUTE_MS;
   const bindings = deploymentWith({});
   const problems = async () =>
