@@ -41,7 +41,7 @@ export async function liveThrough(scenario: Scenario, life: Life): Promise<Figur
   const ofType = Map.groupBy(events, ({ type }) => type);
   /** The place of each event among those of its type, by its id. */
   const places = new Map<string, string>();
-  const startedAt = world.now;
+  let startedAt = world.now;
   const elapsed = () => (world.now - startedAt) / 1000;
   const at = (seconds: number) => world.sleep(startedAt + seconds * 1000 - world.now);
 
@@ -91,6 +91,8 @@ export async function liveThrough(scenario: Scenario, life: Life): Promise<Figur
     const automations = [{ ...automation, agent: AGENT, status: "active" }];
     const { ids } = await call("recordAutomations", { workspaceId, automations });
     [automationId] = ids as unknown as string[];
+    // These calls may take seconds, and are no part of the scenario.
+    startedAt = world.now;
     await Promise.all([
       record(),
       byHand && at(byHand.at).then(byHand.what === "resend" ? resend : replay),
