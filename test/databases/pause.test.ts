@@ -158,11 +158,11 @@ test("rows are counted while writes are still accepted", async () => {
 
 describe("a target that does not respond", () => {
   const DB_3 = failingDatabase("DB_3", () => Promise.reject(new Error("D1_ERROR: away")));
-  const away = () => deploymentWith({ DB_3 });
+  const away = deploymentWith({ DB_3 });
 
   test("stops no write before the move has begun to copy", async () => {
     const { workspaceId, record } = await openWithLeads();
-    expect(await errorOf(advanceMove(away(), workspaceId, "DB_3", always))).toContain("away");
+    expect(await errorOf(advanceMove(away, workspaceId, "DB_3", always))).toContain("away");
     await record();
     await moved(workspaceId, "DB_2");
     await record("again");
@@ -173,7 +173,7 @@ describe("a target that does not respond", () => {
     await moveUntil(workspaceId, "copying");
     const since = "UPDATE moves SET since = ? WHERE workspace_id = ?";
     await rowsIn("DB", since, Date.now() - MINUTE_MS, workspaceId);
-    await expect(continueMoves(away(), always)).rejects.toThrow("away");
+    await expect(continueMoves(away, always)).rejects.toThrow("away");
     expect(await stageOf(workspaceId)).toBe("copying");
     await rowsIn("DB", since, Date.now() - 6 * MINUTE_MS, workspaceId);
     await sweep({ ...isolated().env, DB_3 } as Env, Date.now()).catch(() => {});
@@ -284,7 +284,7 @@ test("a move is done only when the gates of all keys know", async () => {
   });
   const bindings = { ...env, KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] };
   expect(await errorOf(advanceMove(bindings, workspaceId, "DB_3", always))).toBe("busy");
-  // Nor is it cancelled, however long a gate does not respond: the directory points to DB_3.
+  // The move is not cancelled, however long a gate does not respond: the directory points to DB_3.
   const since = Date.now() - 6 * MINUTE_MS;
   await rowsIn("DB", "UPDATE moves SET since = ? WHERE workspace_id = ?", since, workspaceId);
   await expect(continueMoves(bindings, always)).rejects.toThrow("busy");

@@ -29,7 +29,7 @@ function ledgerOf(workspaceId: string) {
   return expect.poll(() => platform.ledger({ workspaceId }), { timeout: 15_000 });
 }
 
-// That each route reads and writes there: test/worker/http/routes.
+// That routes, the portal and other calls read and write there: the files of test/worker that use three databases.
 test("a workspace of DB_2 is read and exported where it lives, with its keys from the directory", async () => {
   const { workspaceId, webhookId } = await openSubscribedIn("DB_2");
   const { ids } = await platform.recordLeads({ workspaceId, leads: [leadReport("l1")] });
@@ -80,7 +80,7 @@ describe("a workspace of another database", () => {
 });
 
 test("a sweep of all databases is noted in DB alone", async () => {
-  // A deployment without a workspace is in no hurry.
+  // Without a workspace, a missing sweep is no problem.
   await openSubscribedIn("DB_2");
   const later = Date.now() + 10 * MINUTE_MS;
   const bindings = deploymentWith({});

@@ -17,7 +17,6 @@ import {
 } from "../support/deliveries.ts";
 import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
-import { WORKSPACE_DB } from "../support/placement.ts";
 import { shortenTimers } from "../support/timers.ts";
 
 const lines = keepLog();
@@ -114,10 +113,7 @@ describe("health", () => {
     await announceLeads(workspaceId, 1, now - 8 * MINUTE_MS);
     expect(await findServiceHealth(env, now)).toEqual(WELL);
     await announceLeads(workspaceId, 3, now - 12 * MINUTE_MS);
-    const name = WORKSPACE_DB === env.DB ? "DB" : "DB_2";
-    const overdue = ill(
-      `${name}: deliveries to 1 webhooks are stuck: due for more than 10 minutes`,
-    );
+    const overdue = ill(`DB: deliveries to 1 webhooks are stuck: due for more than 10 minutes`);
     expect(await findServiceHealth(env, now)).toEqual(overdue);
     for (const [held, free] of [
       [{ leasedUntil: now + 1_000 }, { leasedUntil: 0 }],

@@ -59,8 +59,8 @@ interface Deployment {
 }
 
 /**
- * A workspace whose first subscription has many deliveries that are pending, although they are void. Its key has
- * `created` so many of its subscriptions, which are entries in the audit trail.
+ * A workspace whose first subscription has many deliveries that are pending, although they are void. Its key creates
+ * `created` of its subscriptions, and each creation is an entry in the audit trail.
  */
 async function openTenant(startsAt: number, webhooks: number, created: number) {
   const workspace = await openFilledWorkspace(created);
@@ -287,7 +287,7 @@ const changesNothing = ({ name }: Way) =>
 /** What a later call may need is gone afterwards. */
 const endsSomething = ({ name }: Way) =>
   /^(DELETE|delete|disable|end|erase|move|remove|revoke|roll|set)/.test(name);
-/** The workspace that calls are made for if they share one, unless a call that is no read may have changed it. */
+/** The workspace that calls share, unless a call that is no read has leaked something. */
 let shared: Workspace | null = null;
 /**
  * The other workspaces of earlier calls, unless a call that is no read has leaked something, and may have changed them.

@@ -97,7 +97,7 @@ describe.each(Object.entries(VERSIONS))("an agent with the %s version of MCP", (
   });
 });
 
-test("a request without a message gets 405, because the server sends none of its own", async () => {
+test("GET and DELETE of /mcp get 405, because the server sends no messages of its own", async () => {
   const { apiKey } = await openWorkspace();
   for (const method of ["GET", "DELETE"]) {
     const headers = { Authorization: `Bearer ${apiKey}`, Accept: "text/event-stream" };

@@ -21,7 +21,9 @@ import {
   subscribe,
   subscriptionRow,
 } from "../../support/deliveries.ts";
-import { db } from "../../support/placement.ts";
+import { db, useThreeDatabases } from "../../support/placement.ts";
+
+useThreeDatabases();
 
 const T0 = Date.UTC(2026, 0, 5, 12);
 
@@ -129,7 +131,7 @@ describe("listDeliveries", () => {
     ]);
   });
 
-  test("shows an attempt without a response without a status", async () => {
+  test("shows no status for an attempt that got no response", async () => {
     const { id } = await owed(1, T0);
     await failAt(id, [T0], { kind: "timed_out" });
     const [item] = (await Platform.listDeliveries({ webhookId: id })).items;

@@ -43,7 +43,6 @@ import { lossyDatabase } from "../../support/lost-reply.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import {
   DATABASE,
-  type DatabaseName,
   db,
   inDatabase,
   useThreeDatabases,
@@ -80,7 +79,7 @@ async function withLeads() {
   return { workspaceId, api, subscription, first, second };
 }
 
-const tablesWith = (text: string) => tablesOf(DATABASE as DatabaseName, text);
+const tablesWith = (text: string) => tablesOf(DATABASE, text);
 
 describe("eraseLeads", () => {
   test("leaves nothing of a lead: no row, event, body, delivery or attempt", async () => {

@@ -32,9 +32,11 @@ import {
   subscriberUrl,
   subscriptionRow,
 } from "../../support/deliveries.ts";
-import { db, inDatabase } from "../../support/placement.ts";
+import { db, inDatabase, useThreeDatabases } from "../../support/placement.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 import type { Received } from "../../support/subscribers.ts";
+
+useThreeDatabases();
 
 const T0 = Date.UTC(2026, 0, 5, 12);
 

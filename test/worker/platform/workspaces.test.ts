@@ -5,8 +5,10 @@ import { invoke } from "../../../src/platform/invoke.ts";
 import { OPERATIONS, type PlatformMethod } from "../../../src/platform/operations.ts";
 import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import { EMPTY_LEDGER, openApi, openWorkspace, Platform } from "../../support/api.ts";
-import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
+import { DATABASE, useThreeDatabases, WORKSPACE_DB } from "../../support/placement.ts";
 import { insertWorkspaces } from "../../support/rows.ts";
+
+useThreeDatabases();
 
 test("the ledger of a workspace without deliveries counts nothing", async () => {
   const { workspaceId } = await openWorkspace();

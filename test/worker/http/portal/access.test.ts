@@ -10,7 +10,7 @@ import {
 } from "../../../support/api.ts";
 import { countHops } from "../../../support/hops.ts";
 import { keepLog } from "../../../support/log-lines.ts";
-import { DATABASE, WORKSPACE_DB } from "../../../support/placement.ts";
+import { DATABASE, useThreeDatabases, WORKSPACE_DB } from "../../../support/placement.ts";
 import {
   exchange,
   grantOf,
@@ -21,6 +21,8 @@ import {
   portalRefusal,
   sessionToken,
 } from "../../../support/portal.ts";
+
+useThreeDatabases();
 
 const lines = keepLog();
 const UNAUTHORIZED = portalRefusal(401, "invalid_api_key");

@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { signPortalToken } from "../../../../src/platform/portal-token.ts";
 import { errorOf, openWorkspace, Platform } from "../../../support/api.ts";
 import { HOUR_MS, jumpTo } from "../../../support/deliveries.ts";
+import { useThreeDatabases } from "../../../support/placement.ts";
 import {
   exchange,
   grantOf,
@@ -11,6 +12,8 @@ import {
   portalOf,
   sessionToken,
 } from "../../../support/portal.ts";
+
+useThreeDatabases();
 
 /** The statuses that a session and an unopened link of a workspace get. */
 async function statusesOf(session: string, link: string): Promise<number[]> {
