@@ -229,26 +229,6 @@ test("a new tab of the same browser has the session, and its place", async () =>
   expect(await faults()).toEqual([]);
 });
 
-test("a link in an e-mail is forgotten after fifteen minutes", async () => {
-  const workspaceId = await makeWorkspace();
-  const id = await stage.subscribe(workspaceId);
-  const { page } = await stage.takeEmptyPage();
-  const openedAt = Date.now();
-  await page.goto(new URL(`/portal#/webhooks/${id}`, runtime.url).href);
-  await heading(page, "Open the portal from the app").waitFor();
-  const until = await page.evaluate<number>("JSON.parse(localStorage['portal-place']).until");
-  expect(until - 15 * 60_000).toBeGreaterThanOrEqual(openedAt);
-  expect(until - 15 * 60_000).toBeLessThanOrEqual(Date.now());
-  await page.evaluate(
-    "localStorage['portal-place'] = JSON.stringify({ ...JSON.parse(localStorage['portal-place']), until: Date.now() })",
-  );
-  // The page that waits has the place in its own address, and would open it in the session of the other one.
-  await page.goto("about:blank");
-  await page.goto(await makeLink(workspaceId));
-  await heading(page, "Webhooks").waitFor();
-  expect(placeOf(page)).toBe("#/webhooks");
-});
-
 test("a link in an e-mail ends at its webhook after signing in, in its own tab and in the app's", async () => {
   const workspaceId = await makeWorkspace();
   const id = await stage.subscribe(workspaceId);
