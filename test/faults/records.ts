@@ -77,6 +77,7 @@ export const RECORDS: Fault[] = [
     ["api-keys.ts", "await invalidateKey(env, old);", ";", "a rolled key ends when its overlap does"],
     ["api-keys.ts", "integer(0, KEY_OVERLAP_MAX_SECONDS)", "integer(0, 2 * KEY_OVERLAP_MAX_SECONDS)", "an old key is valid for seven days at most"],
     ["webhooks.ts", "const { db } = placement ?? (await expectWorkspace(env, workspaceId));\n    const items", "const db = openDirectory(env);\n    const items", "webhooks are listed from the workspace's own database"],
+    ["workspaces.ts", "sendWakeUps(env, placement.database, wakeUps)", "sendWakeUps(env, DIRECTORY, wakeUps)", "what is left to cancel of a workspace without access is woken where it lives"],
     ["webhooks.ts", "label(DESCRIPTION_MAX_LENGTH)", "label(2 * DESCRIPTION_MAX_LENGTH)", "a description has at most 200 characters"],
     ["api-keys.ts", "lastUsedAt === null ? []", "false ? []", "a key that was never used gets no gate by being listed"],
     ["api-keys.ts", "(keyId == null) !== (apiKey == null)", "true", "revokeApiKey takes one key"],

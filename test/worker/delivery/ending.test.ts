@@ -38,10 +38,12 @@ import {
 } from "../../support/deliveries.ts";
 import { keepLog } from "../../support/log-lines.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
-import { db } from "../../support/placement.ts";
+import { db, useThreeDatabases } from "../../support/placement.ts";
 import { insertDeliveries } from "../../support/rows.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 import { steadyClock } from "../../support/timers.ts";
+
+useThreeDatabases();
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const lines = keepLog();
