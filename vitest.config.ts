@@ -56,8 +56,8 @@ const inWorkerd = {
     globalSetup: ["./test/node/support/assets.ts"],
     // Otherwise starting a runtime and importing the Worker for each file takes longer than most tests.
     isolate: false,
-    // Each starts a runtime and imports the Worker, and few of these tests wait. A project with another number
-    // of workers than others needs a group of its own.
+    // Each starts a runtime and imports the Worker, and few of these tests wait. A project whose number of
+    // workers differs from that of others needs a group of its own.
     maxWorkers: 3,
     sequence: { groupOrder: 1 },
     setupFiles: ["./test/support/quiet.ts", "./test/support/reset.ts"],

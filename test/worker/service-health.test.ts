@@ -113,7 +113,7 @@ describe("health", () => {
     await announceLeads(workspaceId, 1, now - 8 * MINUTE_MS);
     expect(await findServiceHealth(env, now)).toEqual(WELL);
     await announceLeads(workspaceId, 3, now - 12 * MINUTE_MS);
-    const overdue = ill(`DB: deliveries to 1 webhooks are stuck: due for more than 10 minutes`);
+    const overdue = ill("DB: deliveries to 1 webhooks are stuck: due for more than 10 minutes");
     expect(await findServiceHealth(env, now)).toEqual(overdue);
     for (const [held, free] of [
       [{ leasedUntil: now + 1_000 }, { leasedUntil: 0 }],

@@ -51,10 +51,10 @@ const eventsIn = (workspaceId: string) =>
 const countIn = async (workspaceId: string) => (await eventsIn(workspaceId)).length;
 
 /** A workspace with events, a millisecond apart. */
-async function stored(count: number, state: "delivered" | "pending" | "missed", at = T0) {
+async function stored(count: number, state: "delivered" | "pending") {
   const workspaceId = await createWorkspace();
   const { id } = await subscribe(workspaceId);
-  const ids = await storeEvents(workspaceId, id, count, at, state);
+  const ids = await storeEvents(workspaceId, id, count, T0, state);
   return { workspaceId, id, ids };
 }
 
