@@ -1,10 +1,21 @@
+import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
+import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { commit, connect } from "../../../src/db/client.ts";
 import { selectWakeUps } from "../../../src/delivery/wake.ts";
 import { announce } from "../../../src/events/outbox.ts";
 import { deleteSubscription } from "../../../src/subscriptions/subscriptions.ts";
-import { eventsOf, Platform } from "../../support/api.ts";
+import {
+  automationReport,
+  eventsOf,
+  leadReport,
+  type openApi,
+  openWorkspace,
+  Platform,
+  recordAutomation,
+  runReport,
+} from "../../support/api.ts";
 import {
   announceLeads,
   announcement,
@@ -78,18 +89,87 @@ test("an event is stored if a subscription lists it, even a disabled one", async
   }
 });
 
-test("an event is not announced if its condition does not hold, nor if its record is not committed", async () => {
+type Change = (given: {
+  workspaceId: string;
+  automationId: string;
+  api: ReturnType<typeof openApi>;
+}) => Promise<unknown>;
+
+test.each<[change: string, write: string, change: Change]>([
+  [
+    "a recorded lead",
+    "INSERT ON leads",
+    ({ workspaceId }) => Platform.recordLeads({ workspaceId, leads: [leadReport("1")] }),
+  ],
+  [
+    "a recorded run",
+    "INSERT ON runs",
+    ({ workspaceId, automationId }) =>
+      Platform.recordRuns({ workspaceId, runs: [runReport("1", automationId)] }),
+  ],
+  [
+    "a recorded status",
+    "UPDATE ON automations",
+    ({ workspaceId }) =>
+      Platform.recordAutomations({
+        workspaceId,
+        automations: [automationReport("1", { status: "paused" })],
+      }),
+  ],
+  [
+    "a status that a client changes",
+    "UPDATE ON automations",
+    async ({ automationId, api }) => {
+      const { status } = await api.patch(`/v1/automations/${automationId}`, { status: "paused" });
+      if (status !== 200) throw new Error(`the response is ${status}`);
+    },
+  ],
+])(
+  "%s, its event and its deliveries are stored together or not at all",
+  async (_, write, change) => {
+    const { workspaceId, api } = await openWorkspace();
+    await subscribe(workspaceId, { events: WebhookEvent.options });
+    const automationId = await recordAutomation(workspaceId, { reference: "1" });
+    const stored = () =>
+      env.DB.prepare(
+        `SELECT (SELECT count(*) FROM leads WHERE workspace_id = ?1) AS leads,
+        (SELECT count(*) FROM runs WHERE workspace_id = ?1) AS runs,
+        (SELECT status FROM automations WHERE workspace_id = ?1) AS status,
+        (SELECT count(*) FROM events WHERE workspace_id = ?1) AS events,
+        (SELECT count(*) FROM deliveries WHERE workspace_id = ?1) AS deliveries`,
+      )
+        .bind(workspaceId)
+        .first();
+    const before = { leads: 0, runs: 0, status: "active", events: 0, deliveries: 0 };
+    for (const refused of [write, "INSERT ON events", "INSERT ON deliveries"]) {
+      await env.DB.exec(
+        `CREATE TRIGGER refuses BEFORE ${refused} BEGIN SELECT RAISE(ABORT, 'it is refused'); END`,
+      );
+      await expect(change({ workspaceId, automationId, api })).rejects.toThrow(/it is refused|500/);
+      await env.DB.exec("DROP TRIGGER refuses");
+      expect(await stored()).toEqual(before);
+    }
+    await change({ workspaceId, automationId, api });
+    const after = await stored();
+    expect(after).toMatchObject({ events: 1, deliveries: 1 });
+    const { leads, runs, status } = before;
+    expect(after).not.toMatchObject({ leads, runs, status });
+  },
+);
+
+test("an event is not announced if its condition does not hold", async () => {
   const workspaceId = await createWorkspace();
   await subscribe(workspaceId);
-  await commit(
-    db,
-    announce(workspaceId, "lead.created", draftLeads(2, NOW), () => sql`false`, NOW),
-  );
-  const news = announcement(workspaceId, draftLeads(1, NOW), NOW);
-  const broken = sql`INSERT INTO leads (id) VALUES ('lea_1')`;
-  const committed = commit(db, { news, broken });
-  await expect(committed).rejects.toThrow(/NOT NULL/);
-  await expectStored(workspaceId, 0, 0);
+  for (const [condition, count] of [
+    [sql`false`, 0],
+    [sql`true`, 1],
+  ] as const) {
+    await commit(
+      db,
+      announce(workspaceId, "lead.created", draftLeads(1, NOW), () => condition, NOW),
+    );
+    await expectStored(workspaceId, count, count);
+  }
 });
 
 test("fan-out to 20 subscriptions is one statement, in one round trip with the record", async () => {
