@@ -3,7 +3,7 @@ import { readFileSync, statSync, utimesSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { mintSecret, signatureHeaders } from "../../../src/endpoints/signature.ts";
 import { openClient } from "../../node/support/client.ts";
 import { opened } from "../../node/support/opened.ts";
@@ -192,6 +192,23 @@ describe("a call that is rejected", () => {
     await setTimeout(500);
     ending.abort();
     expect(await refused).toBe(signal.reason);
+    await close();
+    expect(posts).toHaveLength(1);
+  });
+
+  test("because no response comes within 30 s is not sent again", async () => {
+    let pass = () => {};
+    const timeout = vi.spyOn(AbortSignal, "timeout").mockImplementation((ms) => {
+      const timer = new AbortController();
+      if (ms === 30_000) pass = () => timer.abort(new Error("30 s have passed"));
+      return timer.signal;
+    });
+    onTestFinished(() => timeout.mockRestore());
+    const { client, posts, close } = await openRefusing(() => new Promise<never>(() => {}));
+    const refused = refusalOf(client.getAutomation("aut_1"));
+    await until(() => posts.length === 1);
+    pass();
+    expect(await refused).toMatchObject({ message: "30 s have passed" });
     await close();
     expect(posts).toHaveLength(1);
   });
