@@ -1,6 +1,6 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { eq } from "drizzle-orm";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
 import { attempts, PRIORITY, workspaces } from "../../../src/db/schema.ts";
@@ -57,6 +57,11 @@ const OK = answered(200);
 const REJECTED = answered(400);
 const NOT_ATTEMPTED = () => Promise.reject(new Error("no encryption key"));
 
+let clock: ReturnType<typeof steadyClock>;
+// On a busy machine, a claim would be over after a second, and a dispatch after ten.
+beforeEach(() => {
+  clock = steadyClock();
+});
 afterEach(() => void vi.restoreAllMocks());
 
 /** An endpoint that counts its concurrent requests; each takes a few milliseconds. */
@@ -206,7 +211,6 @@ describe("a dispatch", () => {
 
   test("starts no request a second after its claim, even if the clock is set back, and claims again", async () => {
     const { id } = await owed(10, NOW - HOUR_MS);
-    const clock = steadyClock();
     const { DB, trips } = observedDatabase();
     const startedIn: number[] = [];
     await dispatchOn(
@@ -231,7 +235,6 @@ describe("a dispatch", () => {
     "whose database %s fails only if it could send nothing before its time is up",
     async (_, isSlow, states, failures) => {
       const { id } = await owed(150, NOW);
-      const clock = steadyClock();
       const after = (trip: number) => {
         if (isSlow(trip)) clock.passedMs += 1_001;
       };
@@ -245,7 +248,6 @@ describe("a dispatch", () => {
 
   test("claims no more once its time is up, and asks for another one", async () => {
     const { id } = await owed(2 * CLAIM_MAX.fast, NOW);
-    const clock = steadyClock();
     const { posts, attempt } = subscriber(() => {
       clock.passedMs = DISPATCH_MAX_MS;
       return OK;
@@ -409,7 +411,6 @@ describe("a lease", () => {
 
   test("whose subscription was deleted in the meantime ends with the request in progress", async () => {
     const { id, workspaceId } = await owed(5, NOW);
-    const clock = steadyClock();
     const held = await heldDispatch(NOW, id);
     await commit(db, deleteSubscription(workspaceId, id, NOW));
     clock.passedMs = 1_000;
