@@ -284,9 +284,9 @@ describe("another URL", () => {
     const { id } = await owed(30, NOW - 12 * HOUR_MS);
     const failed = { stepsUsed: 8, dueAt: NOW + 13 * HOUR_MS, firstAt: NOW - 12 * HOUR_MS };
     await setDeliveries(id, { ...failed, priority: PRIORITY.retry });
-    await setSubscription(id, failingSince(1, 50, NOW + DAY_MS));
+    await setSubscription(id, { ...failingSince(1, 50, NOW + DAY_MS), concurrency: 4, slow: true });
     await Platform.updateWebhook({ webhookId: id, url: FAR_URL });
-    const clean = { circuits: {}, failingSince: null, failures: 0, concurrency: 1 };
+    const clean = { circuits: {}, failingSince: null, failures: 0, concurrency: 1, slow: false };
     expect(await subscriptionRow(id)).toMatchObject(clean);
     await dispatchAt(Date.now(), [id], OK);
     expect(await statesOf(id)).toEqual({ delivered: 30 });
@@ -331,6 +331,7 @@ describe("another URL", () => {
     ["waits with another description alone", { description: "ERP" }, "pending", 1],
   ])("%s", async (_, change, state, requests) => {
     const { id } = await owed(1, NOW);
+    await setSubscription(id, { concurrency: 6 });
     const { posts, attempt } = subscriber(async () => {
       if (posts.length > 1) return OK;
       await Platform.updateWebhook({ webhookId: id, ...change });
@@ -339,8 +340,10 @@ describe("another URL", () => {
     await dispatchAt(NOW, [id], attempt);
     expect(posts).toHaveLength(requests);
     expect(await deliveryTo(id)).toMatchObject({ state });
-    const { circuits } = await subscriptionRow(id);
+    const { circuits, concurrency } = await subscriptionRow(id);
     expect(Object.keys(circuits)).toEqual(state === "pending" ? ["lead.created"] : []);
+    // That of a new URL begins with one, and its success allows another.
+    expect(concurrency).toBe(state === "pending" ? 3 : 2);
   });
 });
 
@@ -443,8 +446,10 @@ describe("a subscription is disabled", () => {
   test("not by failures from before its workspace lost access", async () => {
     const { id, workspaceId } = await owed(2, T0);
     await failNineTimes(id);
+    await setSubscription(id, { concurrency: 4, slow: true });
     for (const granted of [false, true])
       await Platform.setWorkspaceAccess({ workspaceId, granted });
+    expect(await subscriptionRow(id)).toMatchObject({ concurrency: 1, slow: false });
     await announceLeads(workspaceId, 2, END);
     await failAt(id, [END]);
     expect(await subscriptionRow(id)).toMatchObject({ failingSince: END, disabledAt: null });

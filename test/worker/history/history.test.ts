@@ -307,7 +307,8 @@ describe("listFailures", () => {
   });
   test.each([
     ["webhookId", 1, (second: string) => ({ webhookId: second })],
-    ["event type", 0, () => ({ type: "run.completed" as const })],
+    ["event type", 3, () => ({ type: "lead.created" as const })],
+    ["other event type", 0, () => ({ type: "run.completed" as const })],
     ["status", 1, () => ({ status: "4xx" as const })],
     ["time", 3, () => ({ since: isoTime(TODAY), until: isoTime(TODAY + HOUR_MS) })],
     ["a later time", 0, () => ({ since: isoTime(TODAY + HOUR_MS) })],

@@ -90,10 +90,15 @@ describe.each(Object.entries(VERSIONS))("an agent with the %s version of MCP", (
         content: [{ type: "text", text: JSON.stringify(refused.body) }],
       });
     }
-    for (const wrong of [{}, { id: ".." }])
-      expect(JSON.stringify(await call("listRunsOfAutomation", wrong))).toContain(
-        "invalid_request",
-      );
+    for (const [wrong, reason] of [
+      [{}, "required"],
+      [{ id: ".." }, "invalid_type"],
+      [{ id: "\ud800" }, "invalid_type"],
+    ] as const) {
+      const { error } = new ApiError("invalid_request", { parameter: "id", reason }).toBody();
+      const { content } = await call("listRunsOfAutomation", wrong);
+      expect(content).toEqual([{ type: "text", text: JSON.stringify({ error }) }]);
+    }
   });
 });
 

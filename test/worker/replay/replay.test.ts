@@ -87,13 +87,15 @@ describe("a subscription that is re-enabled", () => {
   test("gets no event that was recorded while disabled, unless requested", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = await subscribe(workspaceId);
-    await setSubscription(id, { disabledAt: T0, ...failingSince(T0 - DAY_MS, 12) });
+    const pace = { concurrency: 4, slow: true };
+    await setSubscription(id, { disabledAt: T0, ...failingSince(T0 - DAY_MS, 12), ...pace });
     await announceLeads(workspaceId, 2, T0);
     expect(await Platform.enableWebhook({ webhookId: id })).toEqual({ count: 0, nextCursor: null });
     const { body } = await api.get<PageBody<Webhook>>("/v1/webhooks");
     expect(body.data).toMatchObject([{ id, disabled_at: null }]);
     const row = await subscriptionRow(id);
     expect([row.circuits, row.failures, row.failingSince]).toEqual([{}, 0, null]);
+    expect([row.concurrency, row.slow]).toEqual([1, false]);
     await announceLeads(workspaceId, 1, T0);
     expect(await statesOf(id)).toEqual({ pending: 1 });
   });

@@ -144,16 +144,22 @@ test("the portal API responds with 429 to the excess of one workspace alone", as
 });
 
 test("another workspace or its webhook is not reached by naming it in a query or a body", async () => {
-  const [{ workspaceId, webhookId }, own] = [await openOwed(), await openOwed()];
+  const { workspaceId, webhookId } = await openOwed();
   const before = await stored(webhookId);
-  for (const [name, value] of Object.entries({ workspaceId, webhookId }))
+  for (const [name, value] of Object.entries({ workspaceId, webhookId })) {
+    // The last route deletes its webhook.
+    const own = await openOwed();
     for (const [method, path, body] of allRoutes(own)) {
       const route: Route = body
         ? [method, path, { ...body, [name]: value }]
         : [method, `${path}?${name}=${value}`];
-      const answer = JSON.stringify(await call(own.portal, route));
-      expect([workspaceId, webhookId].filter((id) => answer.includes(id))).toEqual([]);
+      const { status, ...answer } = await call(own.portal, route);
+      // Otherwise, it was deleted before.
+      if (method === "DELETE") expect(status).toBe(204);
+      const text = JSON.stringify(answer);
+      expect([workspaceId, webhookId].filter((id) => text.includes(id))).toEqual([]);
     }
+  }
   expect(await stored(webhookId)).toEqual(before);
 });
 
