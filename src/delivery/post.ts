@@ -67,7 +67,7 @@ export function post(
 /** Statuses with which Cloudflare reports in plain text that it did not forward a request. */
 const CLOUDFLARE_ERROR_STATUSES = [403, 404, 409];
 /** How long to wait for that text, which comes with the headers. */
-const CLOUDFLARE_ERROR_READ_MS = 250;
+export const CLOUDFLARE_ERROR_READ_MS = 250;
 
 /**
  * Whether Cloudflare responded in the endpoint's place with a status other than 520 to 530. For example, it

@@ -38,6 +38,7 @@ import {
 import { useThreeDatabases } from "../support/placement.ts";
 import { fillLeads, record } from "../support/record.ts";
 import { announcedEmail } from "../support/rows.ts";
+import { withLeapingClock } from "../support/timers.ts";
 
 useThreeDatabases();
 
@@ -201,6 +202,14 @@ describe("a move", () => {
     const begun = await advanceMove(env, workspaceId, "DB", () => false);
     expect(begun).toMatchObject({ stage: "draining" });
     await moved(workspaceId, "DB_3");
+  });
+
+  test("ends a call after 20 s, which the next one continues", async () => {
+    const { workspaceId, livesIn } = await openWithLeads();
+    const move = () => Platform.moveWorkspace({ workspaceId, database: "DB_3" });
+    expect(await withLeapingClock(20_000, move)).toMatchObject({ done: false });
+    expect(await move()).toMatchObject({ done: true });
+    await livesIn("DB_3");
   });
 
   test("shows how many rows it has copied of those there are", async () => {

@@ -197,7 +197,7 @@ test("the sweep continues a move behind one that fails", async () => {
   await moved(failing.workspaceId, "DB_2");
 });
 
-test("the sweep continues a move whose caller left, and wakes its deliveries", async () => {
+test("the sweep continues a move whose caller left 15 s ago, and wakes its deliveries", async () => {
   const { workspaceId, webhookId } = await openWithLeads();
   await rowsIn(
     "DB_2",
@@ -206,10 +206,16 @@ test("the sweep continues a move whose caller left, and wakes its deliveries", a
     webhookId,
   );
   await moveUntil(workspaceId, "copying");
-  await rowsIn("DB", "UPDATE moves SET since = since - 60000 WHERE workspace_id = ?", workspaceId);
   const { env: bindings, fast } = isolated();
-  await sweep(bindings, Date.now());
-  expect(await stageOf(workspaceId)).toBe("cleanup");
+  for (const [ms, stage] of [
+    [5_000, "copying"],
+    [15_000, "cleanup"],
+  ] as const) {
+    const since = "UPDATE moves SET since = ? WHERE workspace_id = ?";
+    await rowsIn("DB", since, Date.now() - ms, workspaceId);
+    await sweep(bindings, Date.now());
+    expect(await stageOf(workspaceId)).toBe(stage);
+  }
   expect(fast).toMatchObject([{ subscriptionId: webhookId, database: "DB_3" }]);
   await consumeBodies(
     fast.map(({ delaySeconds: _, ...wake }) => wake),
@@ -302,7 +308,13 @@ test("a move is done only when the gates of all keys know", async () => {
 test("what a workspace left behind stays for a minute, for the reads that began before", async () => {
   const { workspaceId } = await openWithLeads();
   await moved(workspaceId, "DB_3");
-  for (let i = 0; i < 2; i++) await sweepMoves();
-  expect((await homesOf(workspaceId)).sort()).toEqual(["DB_2", "DB_3"]);
+  const sweptAfter = async (ms: number) => {
+    const since = "UPDATE moves SET since = ? WHERE workspace_id = ?";
+    await rowsIn("DB", since, Date.now() - ms, workspaceId);
+    for (let i = 0; i < 2; i++) await sweepMoves();
+    return (await homesOf(workspaceId)).sort();
+  };
+  expect(await sweptAfter(45_000)).toEqual(["DB_2", "DB_3"]);
   expect(await stageOf(workspaceId)).toBe("cleanup");
+  expect(await sweptAfter(60_000)).toEqual(["DB_3"]);
 });

@@ -54,7 +54,7 @@ import {
 } from "../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../src/contract/time.ts";
 import { CONCURRENCY_MAX, SLOW_RESPONSE_MS } from "../../src/delivery/policy.ts";
-import { HEADERS } from "../../src/delivery/post.ts";
+import { CLOUDFLARE_ERROR_READ_MS, HEADERS } from "../../src/delivery/post.ts";
 import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../src/delivery/response.ts";
 import { LEASE_MS } from "../../src/dispatch/claims.ts";
 import { CLAIM_VALID_MS, DISPATCH_MAX_MS } from "../../src/dispatch/deliver.ts";
@@ -197,13 +197,17 @@ test.each([
   ["docs/deliveries.md", `then every ${CIRCUIT_OUTAGE_SECONDS.at(-1)} s`],
   ["docs/deliveries.md", `more than ${shown(PENDING_MAX)} pending deliveries`],
   ["docs/deliveries.md", `only if more than ${shown(PENDING_MAX)} wait`],
+  ["SECURITY.md", `no private address within ${DNS_BEFORE_POST_MS} ms`],
   ["docs/oncall.md", `no check has run for ${SWEPT_WITHIN_MS / MINUTE_MS} min`],
   ["docs/oncall.md", `not respond within ${seconds(DATABASE_TIMEOUT_MS)} s`],
   ["docs/oncall.md", `If more than ${shown(PENDING_MAX)} deliveries`],
   ["docs/oncall.md", `start requests for about ${Math.ceil(seconds(DISPATCH_MAX_MS) + 1)} s`],
   ["docs/deliveries.md", `take effect within ${seconds(STOPS_WITHIN_MS)} s`],
   ["docs/deliveries.md", `stores up to ${RESPONSES_PER_DAY} responses a day`],
-  ["docs/deliveries.md", `is read for up to ${RESPONSE_READ_MS} ms after its headers`],
+  [
+    "docs/deliveries.md",
+    `is read for up to ${RESPONSE_READ_MS} ms after its headers (${CLOUDFLARE_ERROR_READ_MS + RESPONSE_READ_MS} ms if`,
+  ],
   ["docs/deliveries.md", `Up to ${shown(RESPONSE_KEPT_BYTES)} bytes of it`],
   ["docs/customers.md", `failed for ${DISABLE_AFTER_MS / HOUR_MS} h`],
   ["docs/customers.md", `any attempt ${TRIED_FOR_MAX_MS / HOUR_MS} h or more after its first`],

@@ -4,6 +4,7 @@ import { commit } from "../../../src/db/client.ts";
 import { createSender } from "../../../src/delivery/send.ts";
 import { deliver } from "../../../src/dispatch/deliver.ts";
 import {
+  createGuard,
   DNS_BEFORE_POST_MS,
   type Resolution,
   resolveHost,
@@ -165,6 +166,24 @@ describe("a name that is resolved again before a request", () => {
     expect(await dispatch()()).toBe("refused");
     expect(await asked()).toBe(2);
     expect(await received()).toBe(3);
+  });
+
+  test("is forgotten once a thousand others have been resolved", async () => {
+    const hosts: (string | null)[] = [];
+    vi.spyOn(globalThis, "fetch").mockImplementation(async (url) => {
+      hosts.push(new URL(String(url)).searchParams.get("name"));
+      return Response.json({ Status: 0, Answer: [{ type: 1, data: "8.8.8.8" }] });
+    });
+    const isForbidden = createGuard({ ...env, DNS_OVER_HTTPS_URL: RESOLVER });
+    const isResolved = async (n: number) => {
+      const before = hosts.length;
+      await isForbidden(`https://host-${n}.example/`);
+      return hosts.length > before;
+    };
+    for (let n = 0; n <= 1_000; n++) await isResolved(n);
+    const results = [await isResolved(1), await isResolved(0)];
+    vi.restoreAllMocks();
+    expect(results).toEqual([false, true]);
   });
 
   test("is resolved once for requests that start together", async () => {

@@ -206,3 +206,20 @@ test.each(["/docs.md", "/openapi.json", "/docs/guides/limits"])(
     expect(responses[1]?.text).toBe(responses[0]?.text);
   },
 );
+
+test("an isolate forgets the pages that were requested longest ago, beyond a hundred", async () => {
+  const read = vi.fn(env.ASSETS.fetch.bind(env.ASSETS));
+  const request = (SUPPORT_EMAIL: string) =>
+    fetchText(
+      "/docs/none",
+      { headers: { Accept: "text/html" } },
+      deployedWith({ ASSETS: { fetch: read } as never, SUPPORT_EMAIL }),
+    );
+  const readBy = async (name: string) => {
+    const before = read.mock.calls.length;
+    await request(name);
+    return read.mock.calls.length - before;
+  };
+  for (let i = 0; i <= 100; i++) await request(`${i}@example.com`);
+  expect([await readBy("1@example.com"), await readBy("0@example.com")]).toEqual([0, 1]);
+});

@@ -151,6 +151,17 @@ test("an isolate forgets the keys that it used longest ago, beyond ten thousand"
   expect(found).toEqual([true, false, true, true]);
 });
 
+test("an isolate forgets the addresses that it used longest ago, beyond ten thousand", () => {
+  const failing = new FailingAddresses();
+  const note = (name: string) => failing.set(name, RATE_LIMIT, 0);
+  for (let i = 0; i < 10_000; i++) note(`block_${i}`);
+  note("block_0");
+  note("block_new");
+  const isKnown = (block: string) => failing.find({ network: "none", block }, 0) !== null;
+  const found = ["block_0", "block_1", "block_2", "block_new"].map(isKnown);
+  expect(found).toEqual([true, false, true, true]);
+});
+
 test("as many reads begin early as the window had left, and none after a refusal", () => {
   const results = cached(ADMITTED);
   expect(results.beginEarlyRead("hash")?.known).toEqual(ADMITTED);

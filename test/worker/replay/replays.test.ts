@@ -18,13 +18,7 @@ import {
   REDELIVERY_EXAMINED_MAX,
   sendAgain,
 } from "../../../src/replay/replay.ts";
-import {
-  endIfDone,
-  findReplay,
-  findUnended,
-  listReplaysOf,
-  stop,
-} from "../../../src/replay/replays.ts";
+import { endIfDone, findReplay, findUnended, listReplaysOf } from "../../../src/replay/replays.ts";
 import { sweep } from "../../../src/sweep.ts";
 import { deployedWith, errorOf, openWorkspace, Platform, platformOf } from "../../support/api.ts";
 import {
@@ -48,6 +42,7 @@ import { db, inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
 import { openPortal } from "../../support/portal.ts";
 import { insertEvents } from "../../support/rows.ts";
 import { storeEvents } from "../../support/stored-events.ts";
+import { withLeapingClock } from "../../support/timers.ts";
 
 /** The lease of a dispatch that does nothing: wake-up messages find the subscription taken. */
 const LEASED = { leasedBy: "test", leasedUntil: Date.now() + 3 * HOUR_MS };
@@ -195,16 +190,18 @@ describe("a replay", () => {
     expect(await replayOf(webhookId)).toMatchObject({ scheduled: 2 });
   });
 
-  test("is continued by the scheduled job once its caller has gone, a part in each run", async () => {
+  test("is continued by the scheduled job half a minute after its caller's last call, a part in each run of up to 40 s", async () => {
     const { webhookId, since } = await withParts(3);
     const { nextCursor } = await Platform.redeliver({ webhookId, since });
     await db.update(replays).set({ examinedAt: 0 }).where(eq(replays.subscriptionId, webhookId));
     await Platform.redeliver({ webhookId, since, cursor: nextCursor });
+    await withLeapingClock(40_000, () => sweep(env, Date.now() + HOUR_MS));
+    expect(await replayOf(webhookId)).toMatchObject({ isExamining: true, scheduled: 2 });
     for (const [after, scheduled] of [
-      [0, 2],
-      [1, 3],
+      [15_000, 2],
+      [31_000, 3],
     ] as const) {
-      await sweep(env, Date.now() + after * HOUR_MS);
+      await sweep(env, Date.now() + after);
       expect(await replayOf(webhookId)).toMatchObject({ isExamining: true, scheduled });
     }
     const { env: bindings, fast } = isolated();
@@ -386,12 +383,11 @@ describe("a replay that is stopped", () => {
     expect(await statesOf(webhookId)).toEqual({ cancelled: 2 });
   });
 
-  test("is stopped to its end by the scheduled job, if the call has no time for that", async () => {
+  test("is stopped to its end by the scheduled job, if that takes a call more than 10 s", async () => {
     const { webhookId, since } = await withEvents(2);
     await Platform.redeliver({ webhookId, since });
     const { replayId } = await replayOf(webhookId);
-    const replay = await findReplay(db, webhookId, replayId, "replayId");
-    await stop(db, replay, Date.now(), () => false);
+    await withLeapingClock(10_000, () => Platform.stopReplay({ webhookId, replayId }));
     expect(await replayOf(webhookId)).toMatchObject({ result: "stopped", endedAt: null });
     expect(await statesOf(webhookId)).toEqual({ pending: 2 });
     await advanceAll(Date.now() + HOUR_MS);

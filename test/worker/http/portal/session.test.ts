@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { PORTAL_TOKEN } from "../../../../src/contract/portal-token.ts";
-import { deployedWith, openWorkspace, Platform } from "../../../support/api.ts";
+import { deployedWith, errorOf, openWorkspace, Platform } from "../../../support/api.ts";
 import { HOUR_MS, jumpTo } from "../../../support/deliveries.ts";
 import { keepLog } from "../../../support/log-lines.ts";
 import {
@@ -30,7 +30,10 @@ function endOf(token: string): number {
 describe("a portal link", () => {
   test("is exchanged for a session of its workspace, which opens no other", async () => {
     const { workspaceId } = await openWorkspace();
-    const { url } = await Platform.createPortalLink({ workspaceId, validMinutes: 1440 });
+    const linkFor = (validMinutes: number) =>
+      Platform.createPortalLink({ workspaceId, validMinutes });
+    expect(await errorOf(linkFor(1_441))).toContain("validMinutes");
+    const { url } = await linkFor(1_440);
     expect(url).toMatch(/^https:\/\/api\.example\/portal#wks_[\w.-]+$/);
     const link = new URL(url).hash.slice(1);
     const answer = await exchange(link);
