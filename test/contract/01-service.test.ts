@@ -1,8 +1,5 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import {
-  A_LEAD,
-  A_RUN,
-  AN_AUTOMATION,
   AN_ERROR,
   type Answer,
   type Api,
@@ -30,24 +27,6 @@ beforeAll(async () => {
 });
 
 describe("What the service does", () => {
-  test("A client reads the workspace's automations, leads and runs", async () => {
-    const { api, recordAutomation, recordLead, recordRun } = await openWorkspace();
-    await recordRun(await recordAutomation());
-    await recordLead();
-    expect((await api.get<Page>("/automations")).body.data).toEqual([AN_AUTOMATION]);
-    expect((await api.get<Page>("/leads")).body.data).toEqual([A_LEAD]);
-    expect((await api.get<Page>("/runs")).body.data).toEqual([A_RUN]);
-  });
-
-  test("A client subscribes to events that are pushed to a URL of the client", async () => {
-    const { api, recordLead } = await openWorkspace();
-    const receiver = openReceiver();
-    await subscribe(api, receiver.url);
-    const id = await recordLead();
-    const [received] = await receiver.waitFor(1);
-    expect(received?.delivery).toMatchObject({ type: "lead.created", data: { id } });
-  });
-
   test("An API key selects the one workspace that it belongs to", async () => {
     for (const { api, recordLead } of [await openWorkspace(), await openWorkspace()]) {
       const id = await recordLead();

@@ -62,14 +62,6 @@ describe("Identifiers", () => {
     }
   });
 
-  test("An automation is found by its `id`, returned unchanged", async () => {
-    const { api, recordAutomation } = await openWorkspace();
-    await recordAutomation();
-    const { body } = await api.get<Page>("/automations");
-    const id = body.data[0]?.id;
-    expect((await api.get<Automation>(`/automations/${id}`)).body.id).toBe(id);
-  });
-
   test("An event has one `evt_` identifier for all its subscriptions", async () => {
     const { api, recordLead } = await openWorkspace();
     const receivers = [openReceiver(), openReceiver()];

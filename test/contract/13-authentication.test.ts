@@ -1,6 +1,5 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import {
-  type Answer,
   anError,
   failTooOften,
   openApi,
@@ -152,20 +151,9 @@ describe("Authentication", () => {
     expect(JSON.stringify(received?.headers)).not.toContain(apiKey);
   });
 
-  describe("an address that repeatedly fails to authenticate", () => {
-    let [refused, served] = [{} as Answer, {} as Answer];
-    beforeAll(async () => {
-      const { api } = await openWorkspace();
-      refused = await failTooOften();
-      served = await api.get("/leads");
-    });
-
-    test("The address gets 429 `rate_limited`", () => {
-      expect(refused.body).toEqual(anError("rate_limited"));
-    });
-
-    test("A valid key is served from that address", () => {
-      expect(served.status).toBe(200);
-    });
+  test("A valid key is served from an address that gets 429 for failing too often", async () => {
+    const { api } = await openWorkspace();
+    expect((await failTooOften()).status).toBe(429);
+    expect((await api.get("/leads")).status).toBe(200);
   });
 });

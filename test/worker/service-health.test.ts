@@ -92,20 +92,6 @@ describe("health", () => {
     expect(await findServiceHealth(env, now + 4 * MINUTE_MS)).toEqual(never);
   });
 
-  test("tells that a workspace lives in a database that wrangler.toml has lost", async () => {
-    const { workspaceId } = await openWorkspace();
-    const moveTo = (database: string | null) =>
-      env.DB.prepare("UPDATE workspaces SET database = ? WHERE id = ?")
-        .bind(database, workspaceId)
-        .run();
-    await moveTo("DB_9");
-    expect(await findServiceHealth(env, Date.now())).toEqual(
-      ill("DB: workspaces live in DB_9, which is not bound"),
-    );
-    await moveTo(null);
-    expect(await findServiceHealth(env, Date.now())).toEqual(WELL);
-  });
-
   test("tells that deliveries are overdue, unless a dispatch is on them or they wait for a retry", async () => {
     const { workspaceId } = await openWorkspace();
     const { id } = await subscribe(workspaceId);

@@ -181,15 +181,6 @@ describe("a dispatch", () => {
     },
   );
 
-  test("of the wrong queue claims nothing, and sends the message on", async () => {
-    const { id } = await owed(1, NOW);
-    const { posts, attempt } = subscriber();
-    const wakeUps = await dispatchAt(NOW, [id], attempt, "slow");
-    expect(posts).toEqual([]);
-    expect(wakeUps).toEqual([{ subscriptionId: id, queue: "fast" }]);
-    expect(await subscriptionRow(id)).toMatchObject({ leasedBy: null });
-  });
-
   test("moves a slow endpoint to the slow queue, and back", async () => {
     const all = CLAIM_MAX.fast + CLAIM_MAX.slow;
     const { id } = await owed(all, NOW);

@@ -15,7 +15,6 @@ import { Platform } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
-  CONNECTION_LOST,
   DAY_MS,
   dispatchAt,
   dispatchOn,
@@ -147,22 +146,6 @@ describe("the counts of a subscription's days", () => {
     expect(days).toHaveLength(7);
     expect(days.at(-1)).toMatchObject({ delivered: 1 });
   });
-});
-
-test("a transaction whose reply was lost counts each attempt once", async () => {
-  const { id } = await owed(3, NOW);
-  let lost = 0;
-  const { DB } = observedDatabase({
-    after(trip) {
-      if (trip !== 2) return;
-      lost++;
-      throw CONNECTION_LOST;
-    },
-  });
-  await dispatchOn(DB, NOW, [id], answered(200));
-  expect(lost).toBe(1);
-  expect(await statesOf(id)).toEqual({ delivered: 3 });
-  expect((await daysOf(id)).at(-1)).toMatchObject({ delivered: 3 });
 });
 
 test("an attempt counts once, although the event of another is erased before its round is repeated", async () => {
