@@ -135,7 +135,7 @@ export async function eraseAllRows(
 export function eraseLeftBehind(id: string, moveId: string): Statements<boolean> {
   const isOwn = eq(workspaces.id, id);
   const isHeld = and(isOwn, eq(workspaces.moveId, moveId));
-  const blank = { name: "", adminEmails: [], sealedDataKey: null, webhooksMax: null };
+  const blank = { name: "", adminEmails: [], sealedDataKey: null };
   const isLeft = sql`EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isHeld})`;
   const chunk = combine({
     erased: whileUnlocked(
