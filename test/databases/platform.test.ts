@@ -91,15 +91,20 @@ test("a sweep of all databases is noted in DB alone", async () => {
   expect(await problems()).toEqual([]);
 });
 
-test("the health of the service names a database that is not bound, and none that is", async () => {
+test("the health of the service names a database that is not bound, if new workspaces live in it", async () => {
   await openSubscribedIn("DB_2");
-  const [id, database] = [randomId("workspace"), "DB_9"];
-  await insertWorkspaces([{ id, database }], env.DB);
+  const older = Array.from({ length: 1_000 }, (_, createdAt) => ({
+    id: randomId("workspace"),
+    createdAt,
+    database: null,
+  }));
+  const newest = { id: randomId("workspace"), createdAt: Date.now(), database: "DB_9" };
+  await insertWorkspaces([...older, newest], env.DB);
   const { problems } = await findServiceHealth(deploymentWith({}), Date.now());
   expect(problems.filter((each) => each.includes("bound"))).toEqual([
     "DB: workspaces live in DB_9, which is not bound",
   ]);
-  await rowsIn("DB", "DELETE FROM workspaces WHERE id = ?", id);
+  await rowsIn("DB", "DELETE FROM workspaces WHERE id = ? OR created_at < 1000", newest.id);
 });
 
 describe("the ledger and the backlog", () => {

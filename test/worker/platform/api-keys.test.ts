@@ -165,12 +165,20 @@ describe("listApiKeys", () => {
     const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 1 });
     const startsAt = Math.ceil(Date.now() / HOUR_MS) * HOUR_MS;
     // The isolate repeats a 429 for two seconds.
-    for (const ms of [0, 1, 2, 3, 2_100, 4_200]) {
-      jumpTo(startsAt + ms);
-      expect(await statusOf(api)).toBe(ms === 0 ? 200 : 429);
+    for (const [ms, status] of [
+      [0, 200],
+      ...[1, 2, 3, 2_100, 4_200, 4_201].map((ms) => [ms, 429]),
+      // The isolate only tells the gate of its last one an hour later.
+      [HOUR_MS, 200],
+    ] as const) {
+      jumpTo(startsAt + Number(ms));
+      expect(await statusOf(api)).toBe(status);
     }
     const { hours } = (await shown(workspaceId, keyId)) ?? {};
-    expect(hours?.at(-1)).toMatchObject({ requests: 1, refused: 5, busiest: 1 });
+    expect(hours?.slice(-2)).toMatchObject([
+      { requests: 1, refused: 6, busiest: 1 },
+      { requests: 1, refused: 0, busiest: 1 },
+    ]);
   });
 
   test("returns pages of 20 without gaps or repetitions, with cursors for one list only", async () => {

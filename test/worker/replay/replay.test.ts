@@ -7,7 +7,7 @@ import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { eventIdAt, randomId } from "../../../src/contract/ids.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { commit, connect, type Database } from "../../../src/db/client.ts";
-import { attempts, events, PRIORITY } from "../../../src/db/schema.ts";
+import { attempts, deliveries, events, PRIORITY, workspaces } from "../../../src/db/schema.ts";
 import { announce } from "../../../src/events/outbox.ts";
 import { findSubscriptionHealth, findUndeliveredSince } from "../../../src/history/health.ts";
 import type { PageBody } from "../../../src/http/paging.ts";
@@ -375,6 +375,15 @@ describe("what a subscription did not get", () => {
     expect(await sinceOf(id)).toBe(isoTime(NOW - 60_000));
   });
 
+  test("begins with the thousandth that ended if none of the first thousand counts", async () => {
+    const { id, workspaceId } = await owed(0, T0);
+    await storeEvents(workspaceId, id, 1_001, T0, "exhausted");
+    await setDeliveries(id, { deliveredEarlier: true });
+    expect(await sinceOf(id)).toBe(isoTime(T0 + 999));
+    await db.delete(deliveries).where(eq(deliveries.subscriptionId, id)).limit(2);
+    expect(await sinceOf(id)).toBe(null);
+  });
+
   test("begins with what failed since the last success before it was disabled", async () => {
     const { id } = await owed(1, T0);
     await setDeliveries(id, { state: "exhausted", settledAt: T0 + 2 });
@@ -729,11 +738,14 @@ describe("a resend by id", () => {
     const resend = (from: number, to: number) =>
       sendAgain(db, id, { eventIds: eventIds.slice(from, to) }, NOW);
     expect(await resend(0, 99)).toMatchObject({ count: 99 });
-    await expect(resend(99, 101)).rejects.toMatchObject({
+    // One of them is pending as a resend already.
+    await expect(resend(98, 101)).rejects.toMatchObject({
       message: "eventIds: 99 resends of the webhook are pending, and 100 may be: try again later",
       details: { retry_after_seconds: 10 },
     });
     expect(await scheduleOf(id, NOW)).toHaveLength(99);
+    const [counted] = await db.select().from(workspaces).where(eq(workspaces.id, workspaceId));
+    expect(counted?.redelivered).toBe(99);
     expect(await resend(99, 100)).toMatchObject({ count: 1 });
     await dispatchAt(NOW, [id], answered(200));
     expect(await resend(100, 101)).toMatchObject({ count: 1 });

@@ -395,6 +395,16 @@ describe("a replay that is stopped", () => {
     expect(await statesOf(webhookId)).toEqual({ cancelled: 2 });
   });
 
+  test("stays stopped if its webhook is disabled before it has ended", async () => {
+    const { webhookId, since } = await withEvents(2);
+    await Platform.redeliver({ webhookId, since });
+    const { replayId } = await replayOf(webhookId);
+    await withLeapingClock(10_000, () => Platform.stopReplay({ webhookId, replayId }));
+    await Platform.disableWebhook({ webhookId });
+    await Platform.enableWebhook({ webhookId });
+    expect(await replayOf(webhookId)).toMatchObject({ result: "stopped" });
+  });
+
   test("is also one that has not ended after seven days", async () => {
     const { webhookId, since } = await withEvents(2, "exhausted");
     await Platform.redeliver({ webhookId, since });
@@ -477,6 +487,12 @@ describe("the replays of a subscription", () => {
     const enabling = Platform.enableWebhook({ webhookId, redeliverSince: since });
     expect(await errorOf(enabling)).toContain("replays of it have not ended");
     expect((await Platform.listReplays({ webhookId })).items).toHaveLength(REPLAYS_MAX);
+    // Enabling a disabled webhook ends them.
+    await Platform.disableWebhook({ webhookId });
+    expect(await Platform.enableWebhook({ webhookId, redeliverSince: since })).toEqual({
+      count: 3,
+      nextCursor: null,
+    });
   });
 
   test("are not replaced before they have ended, even if two begin at once", async () => {

@@ -139,10 +139,10 @@ test("A change that failed is listed, because it may have happened", async () =>
 });
 
 /** A range of events that takes two calls. */
-async function owedRange() {
+async function owedRange(state: "exhausted" | "delivered" = "exhausted") {
   const owed = await openOwed();
   const [id, now] = [owed.webhookId, Date.now()];
-  await storeEvents(owed.workspaceId, id, REDELIVERY_EXAMINED_MAX, now - HOUR_MS, "exhausted");
+  await storeEvents(owed.workspaceId, id, REDELIVERY_EXAMINED_MAX, now - HOUR_MS, state);
   return { ...owed, since: new Date(now - 2 * HOUR_MS).toISOString() };
 }
 
@@ -157,6 +157,16 @@ test("A range that is sent again is one change, however many calls it takes", as
   await send({ dryRun: true });
   await send({ cursor: await send({}) });
   expect(await changesIn(portal, path)).toHaveLength(1);
+});
+
+test.each([
+  ["redeliver", (since: string) => ({ since, states: ["exhausted"] })],
+  ["enable", (since: string) => ({ redeliverSince: since })],
+])("A replay that has nothing to send in its first part is a change: %s", async (action, body) => {
+  const { portal, path, since } = await owedRange("delivered");
+  const begun = await portal.post<Redelivered>(`${path}/${action}`, body(since));
+  expect(begun.body).toEqual({ count: 0, nextCursor: expect.any(String) });
+  expect(await changesIn(portal, path)).toMatchObject([{ replay: { since } }]);
 });
 
 test("A subscription that is disabled twice and enabled in two calls is changed twice", async () => {
