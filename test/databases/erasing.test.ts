@@ -148,6 +148,7 @@ test("a workspace is erased though its move was cancelled after it had arrived",
   await platform.moveWorkspace({ workspaceId, database: "DB_2" });
   await eraseAll(workspaceId);
   await hung.release();
+  for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
 });
 
 describe("erasing a workspace of another database", () => {

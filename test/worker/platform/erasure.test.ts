@@ -250,7 +250,7 @@ describe("eraseWorkspace", () => {
     expect(await tablesWith(other.workspaceId)).toContain("events");
     expect(await listAll(other.api, "leads")).toHaveLength(2);
     const late = Platform.recordLeads({ workspaceId, leads: [leadReport("late")] });
-    expect(await errorOf(late)).toContain("workspaceId");
+    expect(await errorOf(late)).toContain("workspaceId: no such workspace");
   });
 
   test.each<[when: string, erase: (workspaceId: string) => Promise<unknown>]>([

@@ -4,13 +4,14 @@ import { connect } from "../../../src/db/client.ts";
 import { openSecret } from "../../../src/endpoints/secrets.ts";
 import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
 import { loadDataKeyToWrite } from "../../../src/workspaces/data-keys.ts";
-import { errorOf, openWorkspace, Platform } from "../../support/api.ts";
+import { errorOf, openWorkspace, Platform, platformOf } from "../../support/api.ts";
 import {
   announceLeads,
   consumeFor,
   createWorkspace,
   expectedSignatures,
   isolated,
+  observedDatabase,
   receivedBy,
   subscribe,
   subscriptionRow,
@@ -101,6 +102,21 @@ describe("rotateWebhookSecret", () => {
     const unseen = await current();
     const { secret } = await rotateSecret(db, KEYS, id, 60, Date.now());
     expect([await earlier(), await current()]).toEqual([[old, unseen], secret]);
+  });
+
+  test("is rejected if another call has rotated the secret since it began", async () => {
+    const { id: webhookId } = await openSubscribed();
+    const rotation = { webhookId, overlapSeconds: 60 };
+    let reads = 0;
+    const { DB } = observedDatabase({
+      before: async (_, texts) => {
+        const isRead = texts.some((text) => /^select .*"sealed_secret"/.test(text));
+        // The second read is that of the rotation itself.
+        if (isRead && ++reads === 2) await Platform.rotateWebhookSecret(rotation);
+      },
+    });
+    const late = platformOf({ ...env, DB }).rotateWebhookSecret(rotation);
+    expect(await errorOf(late)).toContain("another call has just rotated its secret");
   });
 
   test("leaves the end of a grace period as it was, if it has ended", async () => {

@@ -20,7 +20,14 @@ import {
 } from "../../../src/replay/replay.ts";
 import { endIfDone, findReplay, findUnended, listReplaysOf } from "../../../src/replay/replays.ts";
 import { sweep } from "../../../src/sweep.ts";
-import { deployedWith, errorOf, openWorkspace, Platform, platformOf } from "../../support/api.ts";
+import {
+  deployedWith,
+  errorOf,
+  openWorkspace,
+  Platform,
+  platformOf,
+  SOME_TIME,
+} from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -393,6 +400,18 @@ describe("a replay that is stopped", () => {
     await advanceAll(Date.now() + HOUR_MS);
     expect((await replayOf(webhookId)).endedAt).not.toBeNull();
     expect(await statesOf(webhookId)).toEqual({ cancelled: 2 });
+  });
+
+  test("is changed once, even if a second call ends it", async () => {
+    const { webhookId, since } = await withEvents(2);
+    await Platform.redeliver({ webhookId, since });
+    const { replayId } = await replayOf(webhookId);
+    const stop = () => Platform.stopReplay({ webhookId, replayId });
+    await withLeapingClock(10_000, stop);
+    expect(await replayOf(webhookId)).toMatchObject({ endedAt: null });
+    await stop();
+    expect(await replayOf(webhookId)).toMatchObject({ endedAt: SOME_TIME });
+    expect(await changesOf(webhookId)).toEqual(["stopReplay", "redeliver"]);
   });
 
   test("stays stopped if its webhook is disabled before it has ended", async () => {
