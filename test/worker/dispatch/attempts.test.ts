@@ -60,30 +60,33 @@ describe("a delivery", () => {
   test.each([
     ["a small one", ""],
     ["one of nearly 1 MB", 'é🌻\u2028\\"'.repeat(70_000)],
-  ])("is one POST of the stored event, signed in both schemes: %s", async (_, note) => {
-    const { id, url, secret, drafts } = await owed(1, Date.now(), { customFields: { note } });
-    const { id: eventId, body } = drafts[0] as { id: string; body: string };
-    const bytes = new TextEncoder().encode(body).length;
-    if (note) expect(bytes).toBeGreaterThan(900_000);
-    const startedAt = Math.floor(Date.now() / 1000);
-    expect(await consumeFor([id], isolated().env)).toMatchObject(ACKNOWLEDGED);
-    const [received, ...others] = (await receivedBy({ url })) as [Received];
-    expect(others).toEqual([]);
-    expect([received.url, received.body === body]).toEqual([url, true]);
-    const created_at = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
-    expect(JSON.parse(body)).toMatchObject({ id: eventId, type: "lead.created", created_at });
-    const sentAt = expectSigned(received, secret);
-    expect(sentAt).toBeGreaterThanOrEqual(startedAt);
-    expect(sentAt).toBeLessThanOrEqual(Date.now() / 1000);
-    const described = {
-      "content-type": "application/json; charset=utf-8",
-      "content-length": String(bytes),
-    };
-    expect(received.headers).toMatchObject(described);
-    for (const ours of ["authorization", "cookie", "content-encoding", "x-service-test"])
-      expect(received.headers).not.toHaveProperty(ours);
-    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attemptsMade: 1 });
-  });
+  ])(
+    "is one POST of the stored event, uncompressed, in UTF-8, signed in both schemes: %s",
+    async (_, note) => {
+      const { id, url, secret, drafts } = await owed(1, Date.now(), { customFields: { note } });
+      const { id: eventId, body } = drafts[0] as { id: string; body: string };
+      const bytes = new TextEncoder().encode(body).length;
+      if (note) expect(bytes).toBeGreaterThan(900_000);
+      const startedAt = Math.floor(Date.now() / 1000);
+      expect(await consumeFor([id], isolated().env)).toMatchObject(ACKNOWLEDGED);
+      const [received, ...others] = (await receivedBy({ url })) as [Received];
+      expect(others).toEqual([]);
+      expect([received.url, received.body === body]).toEqual([url, true]);
+      const created_at = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+      expect(JSON.parse(body)).toMatchObject({ id: eventId, type: "lead.created", created_at });
+      const sentAt = expectSigned(received, secret);
+      expect(sentAt).toBeGreaterThanOrEqual(startedAt);
+      expect(sentAt).toBeLessThanOrEqual(Date.now() / 1000);
+      const described = {
+        "content-type": "application/json; charset=utf-8",
+        "content-length": String(bytes),
+      };
+      expect(received.headers).toMatchObject(described);
+      for (const ours of ["authorization", "cookie", "content-encoding", "x-service-test"])
+        expect(received.headers).not.toHaveProperty(ours);
+      expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attemptsMade: 1 });
+    },
+  );
 
   test("blocks its endpoint for as long as Retry-After asks", async () => {
     const workspaceId = await createWorkspace();

@@ -316,7 +316,7 @@ describe("a call of a tool", () => {
     },
   );
 
-  test("with a key that was revoked since `initialize` is refused in JSON-RPC", async () => {
+  test("with a key that was revoked since `initialize` is refused in JSON-RPC, and `initialize` with 401", async () => {
     const { keyId, apiKey } = await openWorkspace();
     expect((await post(apiKey, INITIALIZE)).status).toBe(200);
     await Platform.revokeApiKey({ keyId });

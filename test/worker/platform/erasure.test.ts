@@ -82,7 +82,7 @@ async function withLeads() {
 const tablesWith = (text: string) => tablesOf(DATABASE, text);
 
 describe("eraseLeads", () => {
-  test("leaves nothing of a lead: no row, event, body, delivery or attempt", async () => {
+  test("leaves nothing of a lead: no row, event, body, delivery or attempt, and no `lead_id` of a run", async () => {
     const { workspaceId, api, subscription, first, second } = await withLeads();
     await setSubscription(subscription.id, { concurrency: 2 });
     await dispatchAt(Date.now(), [subscription.id], answered(500));
