@@ -252,6 +252,7 @@ export const EVENTS: Fault[] = [
     ["ending.ts", "sql`coalesce(${subscriptions.pendingExhaustedAt}, ${now})`", "now", "the first overflow is noted"],
   ]),
   ...faultsIn("dispatch/", [
+    ["consumer.ts", "Math.max(1, Math.floor(CONCURRENCY_MAX / wakeUps.length))", "1", "a subscription that is alone in its batch has all connections"],
     ["consumer.ts", "[{ subscriptionId, queue, wakeAt }]", "[{ subscriptionId, queue: \"fast\", wakeAt }]", "a dispatch that fails in the slow queue is woken there"],
     ["claims.ts", "IS NOT NULL AND change.value->>'outcome' IS NOT NULL AND NOT ${IS_OVERTAKEN}", "IS NOT NULL AND NOT ${IS_OVERTAKEN}", "a replayed delivery that could not be attempted has not failed"],
     ["claims.ts", "const IS_FREE = sql`${subscriptions.leasedUntil} <= ${NOW}`;", "const IS_FREE = sql`1`;", "one dispatch at a time sends to a subscription", { violation: /two processes send to/, seed: 9 }],
@@ -296,5 +297,11 @@ export const EVENTS: Fault[] = [
     ["replay/replay.ts", "      await touch(db, replay, now);\n    }", "    }", "a replay that waits for the next hour lets others come first"],
     ["replay/replays.ts", "cursor === null && scheduled === delivered + failed", "scheduled === delivered + failed", "a replay that has not examined all events is not done"],
     ["replay/replays.ts", "and(which, isNull(replays.result))", "which", "a replay that is done is not interrupted later"],
+    ["replay/replays.ts", "and(which, isNull(replays.result))", "and(which, isNull(replays.endedAt))", "a stopped replay is not interrupted later"],
+    ["replay/replay.ts", "subscription, -wanted.length, now)", "subscription, -eventIds.length, now)", "a rejected resend gives back what it took, and no more"],
+    ["replay/replay.ts", "if (before.isActive) await", "if (!before.isActive) await", "a disabled subscription can be enabled, however many of its replays have not ended"],
+    ["endpoints/headers.ts", "!gone.includes(canonical(name))", "!gone.includes(name.toLowerCase())", "a header is replaced by one that servers read as the same"],
+    ["history/failing.ts", "type ? eq(deliveries.type, type)", "type ? sql`0`", "failures are listed by event type"],
+    ["subscriptions/subscriptions.ts", "  const initial: Record<string, unknown> = { ...INITIAL_STATE };", "  const { concurrency, slow, ...initial }: Record<string, unknown> = INITIAL_STATE;", "another URL begins with one request at a time"],
   ]),
 ];

@@ -64,6 +64,9 @@ export const RECORDS: Fault[] = [
     ["run-recording.ts", "leadId: report.leadId ?? null,", "leadId: null,", "a run names its lead"],
   ]),
   ...faultsIn("platform/", [
+    ["deliveries.ts", "if (count === 0 && next === null)", "if (count === 0)", "a replay whose first part sends nothing is a change"],
+    ["deliveries.ts", "if (replay.result === null)", "if (replay.endedAt === null)", "a stop that takes two calls is one change"],
+    ["webhooks.ts", "overlap, now, sealedSecret);", "overlap, now);", "of two rotations that overlap, the later one is rejected"],
     ["records.ts", "examples: [{ workspaceId, ids: [\"aut_…\"] }],", "examples: [{ workspaceId, ids: [\"aut_…\"] }],\n  skipsAuditTrail: true,", "a removal is in the audit trail, from which a restore repeats it"],
     ["portal-token.ts", "encode(`portal ${purpose} ${text}`)", "encode(text)", "a link is no session"],
     ["portal-token.ts", "!read || now >= read.expiresAt", "!read", "a link expires"],
@@ -115,6 +118,7 @@ export const RECORDS: Fault[] = [
     ["steps.ts", ", eq(workspaces.erasing, false))", ")", "a workspace that is being erased is not moved"],
   ]),
   ...faultsIn("workspaces/", [
+    ["placement.ts", "orderBy(desc(createdAt))", "orderBy(createdAt)", "a database that is not bound is noticed, however many workspaces there are"],
     ["write-guard.ts", "CASE WHEN ${isRevoked} THEN ${REFUSED + ENDED} WHEN", "CASE WHEN", "a key that was revoked after the admission writes nothing"],
     ["write-guard.ts", " WHEN ${hasEnded} THEN ${REFUSED + ENDED} ELSE", " ELSE", "a session that has ended after the admission writes nothing"],
     ["write-guard.ts", "  REFUSED + ENDED,\n);\nconst failIfSessionEnded", "  PERMITTED,\n);\nconst failIfSessionEnded", "a request of a workspace that was erased after the admission writes nothing"],

@@ -7,6 +7,8 @@ export const WAYS_IN: Fault[] = [
   ...faultsIn("rate-limit/", [
     ["address-gate.ts", "[this.#stored.network, ...this.#stored.blocks.values()]", "[...this.#stored.blocks.values()]", "failures stay stored while the window of their network is open"],
     ["window.ts", "window.count < limit", "window.count <= limit", "a key has its quota, and not one request more"],
+    ["key-gate.ts", "this.#counted.hours, at, {", "this.#counted.hours, Date.now(), {", "a repeated 429 counts in its own hour"],
+    ["gates.ts", "readonly #last = new BoundedMap<{ rateLimit: RateLimit; calledAt: number }>(REMEMBERED_MAX)", "readonly #last = new BoundedMap<{ rateLimit: RateLimit; calledAt: number }>(1e9)", "an isolate keeps a bounded number of addresses"],
     ["window.ts", "Math.abs(now - window.startedAt)", "(now - window.startedAt)", "a clock that is put back does not extend a window"],
     ["window.ts", "return Math.ceil(resetMs / 1000);", "return Math.floor(resetMs / 1000);", "after the seconds of Reset, the window is over"],
     ["window.ts", "Math.max(0, limit - window.count)", "limit - window.count", "Remaining is never negative"],
