@@ -55,7 +55,7 @@ interface DiscardProps {
 /** Asks whether to discard what the reader has typed. Keeping it returns the focus to where it was. */
 function Discard({ onKeep, onDiscard }: DiscardProps) {
   const keep = useRef<HTMLButtonElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = document.activeElement;
     keep.current?.focus();
     return () => before instanceof HTMLElement && before.focus();

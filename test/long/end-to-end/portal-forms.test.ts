@@ -320,7 +320,7 @@ test("An error in a new webhook is explained beside its field, which gets the fo
   await submit();
   await see(page, "Enter the URL of your server.", "Choose at least one event type.");
   await see(page, "Enter a name and a value, and each name once.");
-  expect(await url.evaluate((field) => field === document.activeElement)).toBe(true);
+  await until(() => url.evaluate((field) => field === document.activeElement));
 
   await page.getByLabel("New lead").check();
   await page.getByLabel("Value", { exact: true }).nth(1).fill("x");

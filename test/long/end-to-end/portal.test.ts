@@ -323,7 +323,7 @@ test("deliveries are paginated, and Back returns to the place in the list", asyn
   await until(() => page.evaluate("scrollY === 0"));
   await page.goBack();
   await expect.poll(() => page.evaluate("scrollY")).toBe(top);
-  expect(await isFocused(rows().nth(20).getByRole("link"))).toBe(true);
+  await until(() => isFocused(rows().nth(20).getByRole("link")));
 
   // A failure to resend it is shown there, too, and not only at the top of the list.
   await page.route("**/redeliver", (route) => route.abort());
@@ -331,7 +331,7 @@ test("deliveries are paginated, and Back returns to the place in the list", asyn
   const fault = await page.getByText("The server cannot be reached.").boundingBox();
   expect(fault?.y).toBeGreaterThan(0);
   expect(fault?.y).toBeLessThan(800);
-  expect(await isFocused(button("Resend", rows().nth(20)))).toBe(true);
+  await until(() => isFocused(button("Resend", rows().nth(20))));
   expect(await visit.faults()).toEqual([expect.stringContaining("net::ERR_FAILED")]);
 });
 
@@ -431,7 +431,7 @@ test("a test event shows the response of the server", async () => {
   await dialog.getByLabel("Event type").selectOption("run.completed");
   await press("Send", dialog);
   await see(dialog, "Response 503", "Your server failed.");
-  expect(await isFocused(button("Send another", dialog))).toBe(true);
+  await until(() => isFocused(button("Send another", dialog)));
   stage.answerWith(204);
   await press("Send another", dialog);
   await see(dialog, "Response 204", "Your server accepted it.");
@@ -439,7 +439,7 @@ test("a test event shows the response of the server", async () => {
   expect(first?.headers["x-service-test"]).toBe("true");
   expect(JSON.parse(String(first?.body))).toMatchObject({ type: "run.completed" });
   await press("Close", dialog);
-  expect(await isFocused(button("Send a test event…"))).toBe(true);
+  await until(() => isFocused(button("Send a test event…")));
   await page.locator(".badge.exhausted", { hasText: "Test" }).waitFor();
   await press("Send a test event…");
   stage.answerWith(503);

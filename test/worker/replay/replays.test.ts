@@ -504,7 +504,7 @@ describe("the replays of a subscription", () => {
     const [counted] = await db.select().from(workspaces).where(eq(workspaces.id, workspaceId));
     expect(counted?.redelivered).toBe(0);
     const enabling = Platform.enableWebhook({ webhookId, redeliverSince: since });
-    expect(await errorOf(enabling)).toContain("replays of it have not ended");
+    expect(await errorOf(enabling)).toMatch(/^enableWebhook: webhookId: 50 replays of it have not/);
     expect((await Platform.listReplays({ webhookId })).items).toHaveLength(REPLAYS_MAX);
     // Enabling a disabled webhook ends them.
     await Platform.disableWebhook({ webhookId });
