@@ -9,7 +9,7 @@ export const EVENTS: Fault[] = [
     ["delivery/wake.ts", "Math.min(nextSendAt, now + DELAY_MAX_MS)", "nextSendAt", "a message is not delayed longer than queues allow"],
     ["delivery/send.ts", 'if (await isForbidden(url)) return { kind: "refused" };', "", "a private address is not sent to"],
     ["delivery/ending.ts", "> ${now - DAY_MS})", "> ${now})", "e-mails about a subscription that was deleted count for a day"],
-    ["delivery/ending.ts", ".where(and(which, isNull(subscriptions.deletedAt)))", ".where(which)", "a second deletion answers 404"],
+    ["delivery/ending.ts", ".where(and(which, isNull(subscriptions.deletedAt)))", ".where(which)", "a second deletion changes nothing"],
     ["delivery/ending.ts", "UNION SELECT value FROM json_each(${subscriptions.events})", "", "a deleted subscription keeps no pending delivery, also of a type that a rollback has made unknown"],
     ["delivery/ending.ts", "    epoch,", "    epoch: subscriptions.epoch,", "deliveries recorded after a subscription was enabled are not cancelled"],
     ["db/states.ts", "AND ${precedesCancellation()})", "AND 0)", "cancelled deliveries are shown as cancelled at once"],

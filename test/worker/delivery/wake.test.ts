@@ -15,6 +15,7 @@ import {
   failingSince,
   HOUR_MS,
   isolated,
+  observedDatabase,
   owed,
   REFUSING_QUEUE,
   receivedBy,
@@ -127,7 +128,9 @@ test("The queue consumer drops invalid messages from any queue, without logging 
     { ...wake, method: "recordLeads" },
     JSON.parse(`{ "__proto__": {}, ${JSON.stringify(wake).slice(1)}`),
   ];
-  await consumeBodies(resembling, isolated().env);
+  const { DB, trips } = observedDatabase();
+  await consumeBodies(resembling, isolated({ DB }).env);
+  expect(trips).toEqual([]);
   expect(await statesOf(id)).toEqual({ pending: 1 });
   const result = await consumeBodies([...resembling, wake], isolated().env);
   expect(result).toMatchObject({

@@ -370,12 +370,13 @@ describe("a replay that is stopped", () => {
     const { replayId } = await replayOf(webhookId);
     const before = await findReplay(db, webhookId, replayId, "replayId");
     await Platform.stopReplay({ webhookId, replayId });
+    const stopped = { result: "stopped", isExamining: false, scheduled: 1 };
+    expect(await replayOf(webhookId)).toMatchObject(stopped);
     expect(await changesOf(webhookId)).toEqual(["stopReplay", "redeliver"]);
     expect(await continueReplay(db, before, Date.now())).toMatchObject({ count: 0 });
     const again = Platform.redeliver({ webhookId, since, cursor: nextCursor });
     expect(await again).toEqual({ count: 0, nextCursor: null });
     await advanceAll(Date.now() + HOUR_MS);
-    const stopped = { result: "stopped", isExamining: false, scheduled: 1 };
     expect(await replayOf(webhookId)).toMatchObject(stopped);
     expect(await statesOf(webhookId)).toEqual({ cancelled: 1 });
   });

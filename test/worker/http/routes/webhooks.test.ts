@@ -15,6 +15,7 @@ import {
   SOME_TIME,
   success,
 } from "../../../support/api.ts";
+import { subscriptionRow } from "../../../support/deliveries.ts";
 import { interposed } from "../../../support/interposed.ts";
 import { lossyDatabase } from "../../../support/lost-reply.ts";
 import { useThreeDatabases, WORKSPACE_DB } from "../../../support/placement.ts";
@@ -272,13 +273,15 @@ describe("DELETE /webhooks/{id}", () => {
     expect(await list(api)).toEqual([kept]);
   });
 
-  test("responds with 404 the second time, even while a dispatch still sends to it", async () => {
+  test("responds with 404 the second time, and changes nothing, even while a dispatch sends to it", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = (await create(api)).body;
     await set(id, "leased_by = 'a dispatch', leased_until = 9e15");
     await insertDeliveries([{ subscriptionId: id, eventId: "evt", workspaceId }]);
     expect((await api.delete(`/v1/webhooks/${id}`)).status).toBe(204);
+    const deleted = await subscriptionRow(id);
     expect(await api.delete(`/v1/webhooks/${id}`)).toEqual(NOT_FOUND);
+    expect(await subscriptionRow(id)).toEqual(deleted);
   });
 
   test("is not tried again if the database's reply is lost: the second try would respond with 404", async () => {
