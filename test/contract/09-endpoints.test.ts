@@ -22,6 +22,8 @@ import {
 let usual: Workspace;
 beforeAll(async () => {
   usual = await openWorkspace();
+  await usual.recordRun(await usual.recordAutomation());
+  await usual.recordLead();
 });
 
 const INTEGER = expect.stringMatching(/^\d+$/);

@@ -11,11 +11,13 @@ import {
   listAll,
   openWorkspace,
   Platform,
+  platformOf,
   recordAutomation,
   refusal,
   runReport,
 } from "../support/api.ts";
 import {
+  deploymentWith,
   NAMES,
   openSubscribedIn,
   openWorkspaceIn,
@@ -24,6 +26,7 @@ import {
   valueIn,
 } from "../support/databases.ts";
 import { receivedBy, setSubscription, subscriberUrl } from "../support/deliveries.ts";
+import { interposed } from "../support/interposed.ts";
 import {
   allDelivered,
   cleanUp,
@@ -38,7 +41,7 @@ import {
 import { useThreeDatabases } from "../support/placement.ts";
 import { fillLeads, record } from "../support/record.ts";
 import { announcedEmail } from "../support/rows.ts";
-import { withLeapingClock } from "../support/timers.ts";
+import { steadyClock } from "../support/timers.ts";
 
 useThreeDatabases();
 
@@ -204,11 +207,20 @@ describe("a move", () => {
     await moved(workspaceId, "DB_3");
   });
 
-  test("ends a call after 20 s, which the next one continues", async () => {
+  test.each([
+    [19_999, true],
+    [20_000, false],
+  ])("is done in one call if that has time: after %i ms, %s", async (ms, done) => {
     const { workspaceId, livesIn } = await openWithLeads();
-    const move = () => Platform.moveWorkspace({ workspaceId, database: "DB_3" });
-    expect(await withLeapingClock(20_000, move)).toMatchObject({ done: false });
-    expect(await move()).toMatchObject({ done: true });
+    const clock = steadyClock();
+    const DB = interposed(env.DB, ({ texts, go }) => {
+      if (/"moves"/.test(texts.join())) clock.passedMs = ms;
+      return go();
+    });
+    const move = { workspaceId, database: "DB_3" };
+    const first = await platformOf(deploymentWith({ DB })).moveWorkspace(move);
+    expect(first).toMatchObject({ done });
+    expect(await Platform.moveWorkspace(move)).toMatchObject({ done: true });
     await livesIn("DB_3");
   });
 

@@ -96,7 +96,8 @@ test("the health of the service names a database that is not bound, if new works
   const older = Array.from({ length: 1_000 }, (_, createdAt) => ({
     id: randomId("workspace"),
     createdAt,
-    database: null,
+    // It is not among the newest thousand.
+    database: createdAt === 0 ? "DB_8" : null,
   }));
   const newest = { id: randomId("workspace"), createdAt: Date.now(), database: "DB_9" };
   await insertWorkspaces([...older, newest], env.DB);

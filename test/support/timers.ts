@@ -29,17 +29,3 @@ export function steadyClock(): { passedMs: number } {
   vi.spyOn(performance, "now").mockImplementation(() => startedAt + clock.passedMs);
   return clock;
 }
-
-/** Does work while the monotonic clock goes on by `ms` whenever it is read. */
-export async function withLeapingClock<T>(ms: number, work: () => Promise<T>): Promise<T> {
-  let now = performance.now();
-  const clock = vi.spyOn(performance, "now").mockImplementation(() => {
-    now += ms;
-    return now;
-  });
-  try {
-    return await work();
-  } finally {
-    clock.mockRestore();
-  }
-}

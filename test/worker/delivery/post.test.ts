@@ -51,7 +51,7 @@ describe("a request", () => {
     expect(await postTo(url)).toEqual(answered(status));
   });
 
-  test("that gets 403 and a body without an end waits for Cloudflare's text for 250 ms", async () => {
+  test("that gets 403 and an endless body waits 250 ms for Cloudflare's text", async () => {
     const timers = shortenTimers(250);
     expect(await postTo(subscriberUrl("endless-403"))).toEqual(answered(403));
     expect(timers).toHaveBeenCalledWith(expect.any(Function), 250);

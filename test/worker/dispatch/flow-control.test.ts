@@ -342,7 +342,7 @@ describe("another URL", () => {
     expect(await deliveryTo(id)).toMatchObject({ state });
     const { circuits, concurrency } = await subscriptionRow(id);
     expect(Object.keys(circuits)).toEqual(state === "pending" ? ["lead.created"] : []);
-    // That of a new URL begins with one, and its success allows another.
+    // With a new URL, concurrency starts at 1, and one success raises it to 2.
     expect(concurrency).toBe(state === "pending" ? 3 : 2);
   });
 });

@@ -73,7 +73,7 @@ test("Custom headers that are given with a URL of another origin are sent there"
 test("setHeaders and removeHeaders leave the other headers as they are", async () => {
   const url = subscriberUrl();
   const { webhookId, namesOf } = await withHeaders(url, { X_One: "1111", "X-Two": "2222" });
-  // Some servers read both of `X_One` and `X-One` as one header.
+  // Some servers read `X_One` and `X-One` as the same header.
   const setHeaders = { "x-one": "new", "X-Three": "3333" };
   await Platform.updateWebhook({ webhookId, setHeaders, removeHeaders: ["X-TWO", "X-Unknown"] });
   expect(await namesOf()).toEqual(["x-one", "X-Three"]);

@@ -145,8 +145,10 @@ test.each<[change: string, write: string, change: Change]>([
       await env.DB.exec(
         `CREATE TRIGGER refuses BEFORE ${refused} BEGIN SELECT RAISE(ABORT, 'it is refused'); END`,
       );
-      await expect(change({ workspaceId, automationId, api })).rejects.toThrow(/it is refused|500/);
-      await env.DB.exec("DROP TRIGGER refuses");
+      const changed = change({ workspaceId, automationId, api });
+      await expect(changed.finally(() => env.DB.exec("DROP TRIGGER refuses"))).rejects.toThrow(
+        /it is refused|500/,
+      );
       expect(await stored()).toEqual(before);
     }
     await change({ workspaceId, automationId, api });

@@ -168,7 +168,7 @@ describe("listApiKeys", () => {
     for (const [ms, status] of [
       [0, 200],
       ...[1, 2, 3, 2_100, 4_200, 4_201].map((ms) => [ms, 429]),
-      // The isolate only tells the gate of its last one an hour later.
+      // The isolate reports its last repeated 429 to the gate an hour later.
       [HOUR_MS, 200],
     ] as const) {
       jumpTo(startsAt + Number(ms));

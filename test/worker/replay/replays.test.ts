@@ -49,7 +49,7 @@ import { db, inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
 import { openPortal } from "../../support/portal.ts";
 import { insertEvents } from "../../support/rows.ts";
 import { storeEvents } from "../../support/stored-events.ts";
-import { withLeapingClock } from "../../support/timers.ts";
+import { steadyClock } from "../../support/timers.ts";
 
 /** The lease of a dispatch that does nothing: wake-up messages find the subscription taken. */
 const LEASED = { leasedBy: "test", leasedUntil: Date.now() + 3 * HOUR_MS };
@@ -98,6 +98,19 @@ function beforeEnabling(act: () => Promise<unknown>) {
   });
   return platformOf({ ...env, ...inDatabase({ DB }) } as Env);
 }
+
+/** A deployment for whose calls a statement that matches takes `ms`, and the others no time. */
+function takingTime(ms: number, slow: RegExp): Env {
+  const clock = steadyClock();
+  const { DB } = observedDatabase({
+    before: (_, texts) => {
+      if (texts.some((text) => slow.test(text))) clock.passedMs = ms;
+    },
+  });
+  return { ...env, ...inDatabase({ DB }) } as Env;
+}
+/** The Platform API of a deployment that takes `ms` to note that a replay is stopped. */
+const stoppingIn = (ms: number) => platformOf(takingTime(ms, /^update "replays"/));
 
 /** The methods that have changed a webhook, newest first. */
 async function changesOf(webhookId: string) {
@@ -202,13 +215,13 @@ describe("a replay", () => {
     const { nextCursor } = await Platform.redeliver({ webhookId, since });
     await db.update(replays).set({ examinedAt: 0 }).where(eq(replays.subscriptionId, webhookId));
     await Platform.redeliver({ webhookId, since, cursor: nextCursor });
-    await withLeapingClock(40_000, () => sweep(env, Date.now() + HOUR_MS));
-    expect(await replayOf(webhookId)).toMatchObject({ isExamining: true, scheduled: 2 });
-    for (const [after, scheduled] of [
-      [15_000, 2],
-      [31_000, 3],
+    const [replay] = await db.select().from(replays).where(eq(replays.subscriptionId, webhookId));
+    for (const [after, sweepMs, scheduled] of [
+      [30_000, 0, 2],
+      [30_001, 40_000, 2],
+      [30_001, 39_999, 3],
     ] as const) {
-      await sweep(env, Date.now() + after);
+      await sweep(takingTime(sweepMs, /./), (replay?.examinedAt ?? 0) + after);
       expect(await replayOf(webhookId)).toMatchObject({ isExamining: true, scheduled });
     }
     const { env: bindings, fast } = isolated();
@@ -391,11 +404,11 @@ describe("a replay that is stopped", () => {
     expect(await statesOf(webhookId)).toEqual({ cancelled: 2 });
   });
 
-  test("is stopped to its end by the scheduled job, if that takes a call more than 10 s", async () => {
+  test("is finished by the scheduled job if stopping it takes a call 10 s", async () => {
     const { webhookId, since } = await withEvents(2);
     await Platform.redeliver({ webhookId, since });
     const { replayId } = await replayOf(webhookId);
-    await withLeapingClock(10_000, () => Platform.stopReplay({ webhookId, replayId }));
+    await stoppingIn(10_000).stopReplay({ webhookId, replayId });
     expect(await replayOf(webhookId)).toMatchObject({ result: "stopped", endedAt: null });
     expect(await statesOf(webhookId)).toEqual({ pending: 2 });
     await advanceAll(Date.now() + HOUR_MS);
@@ -403,14 +416,13 @@ describe("a replay that is stopped", () => {
     expect(await statesOf(webhookId)).toEqual({ cancelled: 2 });
   });
 
-  test("is changed once, even if a second call ends it", async () => {
+  test("is recorded as one change, even if a second call finishes it", async () => {
     const { webhookId, since } = await withEvents(2);
     await Platform.redeliver({ webhookId, since });
     const { replayId } = await replayOf(webhookId);
-    const stop = () => Platform.stopReplay({ webhookId, replayId });
-    await withLeapingClock(10_000, stop);
+    await stoppingIn(10_000).stopReplay({ webhookId, replayId });
     expect(await replayOf(webhookId)).toMatchObject({ endedAt: null });
-    await stop();
+    await stoppingIn(9_999).stopReplay({ webhookId, replayId });
     expect(await replayOf(webhookId)).toMatchObject({ endedAt: SOME_TIME });
     expect(await changesOf(webhookId)).toEqual(["stopReplay", "redeliver"]);
   });
@@ -419,7 +431,7 @@ describe("a replay that is stopped", () => {
     const { webhookId, since } = await withEvents(2);
     await Platform.redeliver({ webhookId, since });
     const { replayId } = await replayOf(webhookId);
-    await withLeapingClock(10_000, () => Platform.stopReplay({ webhookId, replayId }));
+    await stoppingIn(10_000).stopReplay({ webhookId, replayId });
     await Platform.disableWebhook({ webhookId });
     await Platform.enableWebhook({ webhookId });
     expect(await replayOf(webhookId)).toMatchObject({ result: "stopped" });

@@ -154,7 +154,7 @@ test("another workspace or its webhook is not reached by naming it in a query or
         ? [method, path, { ...body, [name]: value }]
         : [method, `${path}?${name}=${value}`];
       const { status, ...answer } = await call(own.portal, route);
-      // Otherwise, it was deleted before.
+      // A 404 would mean that an earlier round had deleted it.
       if (method === "DELETE") expect(status).toBe(204);
       const text = JSON.stringify(answer);
       expect([workspaceId, webhookId].filter((id) => text.includes(id))).toEqual([]);

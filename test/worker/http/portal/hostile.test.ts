@@ -123,7 +123,7 @@ describe("however much is stored, the requests that a portal may make in a minut
   ])("%s", async (_, request) => {
     for (let i = 0; i < 4; i++) {
       const before = rows.read;
-      // Later ones may be more than an hour's replays, or a hundred pending resends.
+      // Later requests may exceed the hourly limit or the hundred pending resends.
       expect(i === 0 ? [200] : [200, 429]).toContain((await request(i)).status);
       expect((rows.read - before) * REQUESTS_PER_MINUTE).toBeLessThan(REPLAYED_PER_MINUTE);
     }
