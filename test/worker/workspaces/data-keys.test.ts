@@ -24,12 +24,14 @@ test("Personal data is decrypted only with its key, for its lead", async () => {
   }
 });
 
-test("a data key is decrypted by its keys only, for its workspace only", async () => {
+test("a data key is decrypted by its keys only, for its workspace only, and once per isolate", async () => {
   const sealed = await createDataKey(KEYS, "wks_5");
   await expect(openDataKey(OTHER_KEYS, "wks_5", sealed)).rejects.toThrow();
   await expect(openDataKey(KEYS, "wks_6", sealed)).rejects.toThrow();
   expect(openedDataKeys.get("wks_5")).toBeUndefined();
-  expect(await openDataKey(KEYS, "wks_5", sealed)).toBe(openedDataKeys.get("wks_5"));
+  const opened = await openDataKey(KEYS, "wks_5", sealed);
+  expect(opened).toBe(openedDataKeys.get("wks_5"));
+  expect(await openDataKey(KEYS, "wks_5", sealed)).toBe(opened);
   expect(await openDataKey(KEYS, "wks_7", null)).toBeNull();
 });
 
