@@ -210,7 +210,7 @@ describe("a replay", () => {
     expect(await replayOf(webhookId)).toMatchObject({ scheduled: 2 });
   });
 
-  test("is continued by the scheduled job half a minute after its caller's last call, a part in each run of up to 40 s", async () => {
+  test("is continued by the scheduled job 30 s after its caller's last call, a part in each run of 40 s", async () => {
     const { webhookId, since } = await withParts(3);
     const { nextCursor } = await Platform.redeliver({ webhookId, since });
     await db.update(replays).set({ examinedAt: 0 }).where(eq(replays.subscriptionId, webhookId));
