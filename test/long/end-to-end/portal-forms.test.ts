@@ -136,6 +136,17 @@ test("Escape asks before it discards what was typed, and only then", async () =>
   await see(dialog, "Discard what you have typed?");
   await press("Keep it", dialog);
   expect(await field.evaluate((one) => one === document.activeElement)).toBe(true);
+  // Also if the question is answered before it is painted.
+  const isFocused = await field.evaluate(async (one) => {
+    one.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+    await new Promise<void>((resolve) => setTimeout(resolve));
+    const keep = document.querySelector<HTMLElement>(".discard button");
+    keep?.focus();
+    keep?.click();
+    await new Promise<void>((resolve) => setTimeout(resolve, 500));
+    return keep !== null && one === document.activeElement;
+  });
+  expect(isFocused).toBe(true);
   expect(await field.inputValue()).toBe("CRM of the north");
   await page.keyboard.press("Escape");
   await press("Discard it", dialog);
