@@ -32,11 +32,15 @@ useThreeDatabases();
 
 keepLog();
 
+/** Expects that nothing is left anywhere of what has these ids. */
+async function expectGone(...ids: string[]) {
+  for (const name of NAMES) for (const id of ids) expect(await tablesWith(name, id)).toEqual([]);
+}
+
 /** Erases a workspace, of which then nothing is left anywhere. */
 async function eraseAll(...[workspaceId, ...ids]: [string, ...string[]]) {
   expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true });
-  for (const name of NAMES)
-    for (const id of [workspaceId, ...ids]) expect(await tablesWith(name, id)).toEqual([]);
+  await expectGone(workspaceId, ...ids);
 }
 
 test.each(["DB", "DB_2"] as const)(
@@ -148,7 +152,7 @@ test("a workspace is erased though its move was cancelled after it had arrived",
   await platform.moveWorkspace({ workspaceId, database: "DB_2" });
   await eraseAll(workspaceId);
   await hung.release();
-  for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
+  await expectGone(workspaceId);
 });
 
 describe("erasing a workspace of another database", () => {

@@ -41,6 +41,10 @@ useThreeDatabases();
 const lines = keepLog();
 const always = () => true;
 
+/** Makes a move look as if its last step was made `ms` ago. */
+const leaveFor = (ms: number, workspaceId: string) =>
+  rowsIn("DB", "UPDATE moves SET since = ? WHERE workspace_id = ?", Date.now() - ms, workspaceId);
+
 /** The refusal of a write while its workspace is closed. */
 const { status, body, headers } = refusal(500, "internal_error", { retry_after_seconds: 5 });
 const REFUSED = { status, body, headers: { ...headers, "retry-after": "5" } };
@@ -171,11 +175,10 @@ describe("a target that does not respond", () => {
   test("is given up by the sweep after five minutes: writes are accepted again", async () => {
     const { workspaceId, record } = await openWithLeads();
     await moveUntil(workspaceId, "copying");
-    const since = "UPDATE moves SET since = ? WHERE workspace_id = ?";
-    await rowsIn("DB", since, Date.now() - MINUTE_MS, workspaceId);
+    await leaveFor(MINUTE_MS, workspaceId);
     await expect(continueMoves(away, always)).rejects.toThrow("away");
     expect(await stageOf(workspaceId)).toBe("copying");
-    await rowsIn("DB", since, Date.now() - 6 * MINUTE_MS, workspaceId);
+    await leaveFor(6 * MINUTE_MS, workspaceId);
     await sweep({ ...isolated().env, DB_3 } as Env, Date.now()).catch(() => {});
     expect(await stageOf(workspaceId)).toBeUndefined();
     await record();
@@ -187,9 +190,8 @@ test("the sweep continues a move behind one that fails", async () => {
   const [failing, other] = [await openWithLeads(), await openWithLeads()];
   await moveUntil(failing.workspaceId, "copying");
   await advanceMove(env, other.workspaceId, "DB", () => false);
-  const since = "UPDATE moves SET since = ? WHERE workspace_id = ?";
-  await rowsIn("DB", since, Date.now() - 2 * MINUTE_MS, failing.workspaceId);
-  await rowsIn("DB", since, Date.now() - MINUTE_MS, other.workspaceId);
+  await leaveFor(2 * MINUTE_MS, failing.workspaceId);
+  await leaveFor(MINUTE_MS, other.workspaceId);
   const DB_3 = failingDatabase("DB_3", () => Promise.reject(new Error("D1_ERROR: away")));
   await expect(continueMoves(deploymentWith({ DB_3 }), always)).rejects.toThrow("away");
   expect(await stageOf(failing.workspaceId)).toBe("copying");
@@ -211,8 +213,7 @@ test("the sweep continues a move whose caller left 15 s ago, and wakes its deliv
     [5_000, "copying"],
     [15_000, "cleanup"],
   ] as const) {
-    const since = "UPDATE moves SET since = ? WHERE workspace_id = ?";
-    await rowsIn("DB", since, Date.now() - ms, workspaceId);
+    await leaveFor(ms, workspaceId);
     await sweep(bindings, Date.now());
     expect(await stageOf(workspaceId)).toBe(stage);
   }
@@ -291,8 +292,7 @@ test("a move is done only when the gates of all keys know", async () => {
   const bindings = { ...env, KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] };
   expect(await errorOf(advanceMove(bindings, workspaceId, "DB_3", always))).toBe("busy");
   // The move is not cancelled, however long a gate does not respond: the directory points to DB_3.
-  const since = Date.now() - 6 * MINUTE_MS;
-  await rowsIn("DB", "UPDATE moves SET since = ? WHERE workspace_id = ?", since, workspaceId);
+  await leaveFor(6 * MINUTE_MS, workspaceId);
   await expect(continueMoves(bindings, always)).rejects.toThrow("busy");
   expect(await stageOf(workspaceId)).toBe("switching");
   // Reads go on meanwhile, wherever their gates look.
@@ -309,8 +309,7 @@ test("what a workspace left behind stays for a minute, for the reads that began 
   const { workspaceId } = await openWithLeads();
   await moved(workspaceId, "DB_3");
   const sweptAfter = async (ms: number) => {
-    const since = "UPDATE moves SET since = ? WHERE workspace_id = ?";
-    await rowsIn("DB", since, Date.now() - ms, workspaceId);
+    await leaveFor(ms, workspaceId);
     for (let i = 0; i < 2; i++) await sweepMoves();
     return (await homesOf(workspaceId)).sort();
   };

@@ -133,10 +133,10 @@ test.each<[change: string, write: string, change: Change]>([
     const stored = () =>
       env.DB.prepare(
         `SELECT (SELECT count(*) FROM leads WHERE workspace_id = ?1) AS leads,
-        (SELECT count(*) FROM runs WHERE workspace_id = ?1) AS runs,
-        (SELECT status FROM automations WHERE workspace_id = ?1) AS status,
-        (SELECT count(*) FROM events WHERE workspace_id = ?1) AS events,
-        (SELECT count(*) FROM deliveries WHERE workspace_id = ?1) AS deliveries`,
+          (SELECT count(*) FROM runs WHERE workspace_id = ?1) AS runs,
+          (SELECT status FROM automations WHERE workspace_id = ?1) AS status,
+          (SELECT count(*) FROM events WHERE workspace_id = ?1) AS events,
+          (SELECT count(*) FROM deliveries WHERE workspace_id = ?1) AS deliveries`,
       )
         .bind(workspaceId)
         .first();

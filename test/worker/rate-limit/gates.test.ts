@@ -140,25 +140,33 @@ function cached(result: GateResult) {
   return results;
 }
 
-test("an isolate forgets the keys that it used longest ago, beyond ten thousand", () => {
-  const results = new KeyResults();
-  const note = (keyHash: string) => results.set(keyHash, ADMITTED, 0);
-  for (let i = 0; i < 10_000; i++) note(`hash_${i}`);
-  note("hash_0");
-  note("hash_new");
-  const isKnown = (keyHash: string) => results.beginEarlyRead(keyHash) !== null;
-  const found = ["hash_0", "hash_1", "hash_2", "hash_new"].map(isKnown);
-  expect(found).toEqual([true, false, true, true]);
-});
-
-test("an isolate forgets the addresses that it used longest ago, beyond ten thousand", () => {
-  const failing = new FailingAddresses();
-  const note = (name: string) => failing.set(name, RATE_LIMIT, 0);
-  for (let i = 0; i < 10_000; i++) note(`block_${i}`);
-  note("block_0");
-  note("block_new");
-  const isKnown = (block: string) => failing.find({ network: "none", block }, 0) !== null;
-  const found = ["block_0", "block_1", "block_2", "block_new"].map(isKnown);
+test.each([
+  [
+    "keys",
+    () => {
+      const results = new KeyResults();
+      return {
+        note: (name: string) => results.set(name, ADMITTED, 0),
+        isKnown: (name: string) => results.beginEarlyRead(name) !== null,
+      };
+    },
+  ],
+  [
+    "addresses",
+    () => {
+      const failing = new FailingAddresses();
+      return {
+        note: (name: string) => failing.set(name, RATE_LIMIT, 0),
+        isKnown: (name: string) => failing.find({ network: "none", block: name }, 0) !== null,
+      };
+    },
+  ],
+])("an isolate forgets the %s that it used longest ago, beyond ten thousand", (_, open) => {
+  const { note, isKnown } = open();
+  for (let i = 0; i < 10_000; i++) note(`name_${i}`);
+  note("name_0");
+  note("name_new");
+  const found = ["name_0", "name_1", "name_2", "name_new"].map(isKnown);
   expect(found).toEqual([true, false, true, true]);
 });
 

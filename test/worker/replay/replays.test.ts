@@ -88,26 +88,25 @@ async function replayOf(webhookId: string) {
   return items[0] ?? expect.unreachable("there is no replay");
 }
 
-/** The Platform API of a deployment in which something happens right before a transaction enables a webhook. */
-function beforeEnabling(act: () => Promise<unknown>) {
+/** A deployment in which something happens right before each transaction with a matching statement. */
+function actingBefore(statement: RegExp, act: () => unknown): Env {
   const { DB } = observedDatabase({
     before: async (_, texts) => {
-      if (texts.some((text) => /^update "subscriptions" set .*"disabled_at"/.test(text)))
-        await act();
-    },
-  });
-  return platformOf({ ...env, ...inDatabase({ DB }) } as Env);
-}
-
-/** A deployment for whose calls a statement that matches takes `ms`, and the others no time. */
-function takingTime(ms: number, slow: RegExp): Env {
-  const clock = steadyClock();
-  const { DB } = observedDatabase({
-    before: (_, texts) => {
-      if (texts.some((text) => slow.test(text))) clock.passedMs = ms;
+      if (texts.some((text) => statement.test(text))) await act();
     },
   });
   return { ...env, ...inDatabase({ DB }) } as Env;
+}
+/** The Platform API of a deployment in which something happens right before a transaction enables a webhook. */
+const beforeEnabling = (act: () => Promise<unknown>) =>
+  platformOf(actingBefore(/^update "subscriptions" set .*"disabled_at"/, act));
+
+/** A deployment in which `ms` have passed from the first matching statement on, and no time passes otherwise. */
+function takingTime(ms: number, statement: RegExp): Env {
+  const clock = steadyClock();
+  return actingBefore(statement, () => {
+    clock.passedMs = ms;
+  });
 }
 /** The Platform API of a deployment that takes `ms` to note that a replay is stopped. */
 const stoppingIn = (ms: number) => platformOf(takingTime(ms, /^update "replays"/));
