@@ -1,6 +1,6 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { listApiKeys, revokeApiKey } from "../../../src/platform/api-keys.ts";
 import {
   deployedWith,
@@ -10,6 +10,7 @@ import {
   recordAutomation,
   send,
 } from "../../support/api.ts";
+import { jumpTo } from "../../support/deliveries.ts";
 import { openKey } from "../../support/gates.ts";
 
 /*
@@ -96,6 +97,9 @@ function formerGate(calls: Partial<Record<Method, [parameters: unknown[], answer
   ]);
   return { binding: { getByName: () => Object.fromEntries(methods) } as never, made };
 }
+
+// In the window, and in the hour, that former gates have counted in.
+beforeEach(() => jumpTo(NOW));
 
 describe("this version's Worker, beside former gates", () => {
   test.each([
