@@ -19,6 +19,7 @@ import {
   dispatchAt,
   dispatchOn,
   failAtTrip,
+  jumpTo,
   MINUTE_MS,
   observedDatabase,
   owed,
@@ -140,6 +141,7 @@ describe("the counts of a subscription's days", () => {
 
   test("are shown by readWebhook, up to today", async () => {
     const now = Date.now();
+    jumpTo(now);
     const { id } = await owed(1, now);
     await dispatchAt(now, [id], answered(200));
     const { days } = await Platform.readWebhook({ webhookId: id });

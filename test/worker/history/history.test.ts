@@ -37,6 +37,7 @@ import {
   failingSince,
   HOUR_MS,
   isolated,
+  jumpTo,
   observedDatabase,
   owed,
   setDeliveries,
@@ -451,6 +452,7 @@ describe("the health of a subscription", () => {
 
   test("has the success rate and the attempts of its last seven days", async () => {
     const now = Date.now();
+    jumpTo(now);
     const { id, workspaceId } = await owed(3, now);
     expect(await healthOf(id)).toMatchObject({ successRate: null });
     await dispatchAt(now, [id], answered(200));
@@ -605,6 +607,7 @@ describe("the health of a subscription", () => {
   test("shows whether the responses of today have reached their limit", async () => {
     const { id } = await owed(1, TODAY);
     const now = Date.now();
+    jumpTo(now);
     const store = (yesterday: number, today: number) => {
       const days = { [dayOf(now - DAY_MS)]: yesterday, [dayOf(now)]: today };
       const dailyCounts = Object.entries(days).map(([day, responses]) => [day, { responses }]);

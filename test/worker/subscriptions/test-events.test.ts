@@ -5,6 +5,7 @@ import {
   RESPONSES_PER_DAY,
   TEST_EVENTS_PER_MINUTE,
 } from "../../../src/contract/limits.ts";
+import { dayOf } from "../../../src/contract/time.ts";
 import { commit } from "../../../src/db/client.ts";
 import { takeRedeliveries, takeTestEvent } from "../../../src/workspaces/workspaces.ts";
 import { deployedWith, errorOf, openWorkspace, Platform, platformOf } from "../../support/api.ts";
@@ -112,15 +113,16 @@ test("What is given back after its window has ended leaves no more room in the n
 });
 
 test("Responses to test events count for those that a subscription may store in a day", async () => {
+  jumpTo(Date.now());
   const { workspaceId } = await openWorkspace();
   const { id: webhookId } = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
   const { id: other } = await subscribe(workspaceId);
   await Platform.sendTestEvent({ webhookId, type: "lead.created" });
   const storeMore = (count: number) =>
     WORKSPACE_DB.prepare(
-      "UPDATE subscriptions SET daily_counts = json_object(date(), json_object('responses', ?)) WHERE id = ?",
+      "UPDATE subscriptions SET daily_counts = json_object(?, json_object('responses', ?)) WHERE id = ?",
     )
-      .bind(count, webhookId)
+      .bind(dayOf(Date.now()), count, webhookId)
       .run();
   const isStored = async (id: string) => {
     const { eventId } = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });

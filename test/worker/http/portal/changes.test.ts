@@ -14,7 +14,13 @@ import {
   Platform,
   SOME_TIME,
 } from "../../../support/api.ts";
-import { HOUR_MS, setDeliveries, subscribe, subscriberUrl } from "../../../support/deliveries.ts";
+import {
+  HOUR_MS,
+  jumpTo,
+  setDeliveries,
+  subscribe,
+  subscriberUrl,
+} from "../../../support/deliveries.ts";
 import { interposed } from "../../../support/interposed.ts";
 import { keepLog } from "../../../support/log-lines.ts";
 import { inDatabase, WORKSPACE_DB } from "../../../support/placement.ts";
@@ -264,6 +270,7 @@ test("A workspace's audit trail keeps the newest 2,000 changes in its portal, an
 });
 
 test("The first 100 changes of a day with an API key are entries, and one says that there were more", async () => {
+  jumpTo(Date.now());
   const { workspaceId, api, keyId } = await openWorkspace();
   const other = await Platform.createApiKey({ workspaceId });
   const [via, day] = [`api:${keyId}`, Date.now() - (Date.now() % 86_400_000)];
