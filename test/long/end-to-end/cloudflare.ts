@@ -101,6 +101,8 @@ export interface Cloudflare {
   outage: RegExp | null;
   /** How many changes that `outage` matches succeed before it begins. */
   outageAfter: number;
+  /** Makes the API never answer the calls that this matches. */
+  silence: RegExp | null;
   addDatabase(name: string, jurisdiction: string | null): Database;
   addQueue(name: string, jurisdiction: string | null): Queue;
   /** Adds a Worker without versions. */
@@ -118,6 +120,7 @@ export async function startCloudflare(): Promise<Cloudflare> {
     changes: [],
     outage: null,
     outageAfter: 0,
+    silence: null,
     addDatabase(name, jurisdiction) {
       const content = new DatabaseSync(":memory:");
       const database = { uuid: randomUUID(), name, jurisdiction, content };
@@ -159,6 +162,7 @@ export async function startCloudflare(): Promise<Cloudflare> {
         throw new Refusal(401, 10000, "Authentication error");
       if (account.outage?.test(call) && account.outageAfter-- <= 0)
         throw new Refusal(503, 10013, "Service unavailable");
+      if (account.silence?.test(call)) return;
       for (const [pattern, handle] of routes) {
         const match = new RegExp(`^${pattern}$`).exec(call);
         if (!match) continue;
