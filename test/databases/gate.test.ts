@@ -23,7 +23,7 @@ import {
 } from "../support/databases.ts";
 import { admitBeside } from "../support/gates.ts";
 import { countHops } from "../support/hops.ts";
-import { interposedObjects } from "../support/interposed.ts";
+import { interposed, interposedObjects } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { cleanUp, hangMover, moved } from "../support/moves.ts";
 import { type DatabaseName, useThreeDatabases } from "../support/placement.ts";
@@ -169,11 +169,12 @@ describe("an isolate that remembers a different database than the gate returns",
       await returned.promise;
       return go();
     });
-    const slow = openApi(apiKey, deployedAs({ ...env, KEY_GATE }));
+    const read = Promise.withResolvers<void>();
+    const DB_2 = interposed(databaseOf("DB_2"), ({ go }) => go().finally(() => read.resolve()));
+    const slow = openApi(apiKey, deployedAs({ ...deploymentWith({ DB_2 }), KEY_GATE }));
     const reading = slow.get(path.replace("{id}", automationId));
     // It has read from `DB_2` by then, which lacks these rows.
-    await asked.promise;
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await Promise.all([asked.promise, read.promise]);
     await mover.release();
     returned.resolve();
     expect(await reading).toMatchObject({ status: 200, body: expected });
