@@ -121,6 +121,7 @@ describe("a key", () => {
       const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 1 });
       expect(await api.get("/v1/leads")).toEqual(SERVED);
       const rolledAt = Date.now();
+      jumpTo(rolledAt);
       const { apiKey } = await Platform.rollApiKey({ keyId, overlapSeconds: 3 });
       if (what === "access") await Platform.setWorkspaceAccess({ workspaceId, granted: false });
       jumpTo(rolledAt + 2_000);
