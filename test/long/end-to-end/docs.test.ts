@@ -207,6 +207,8 @@ test("examples follow the form beside them, and a response can be copied", async
   const { page } = desktop;
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   const copied = () => page.evaluate<string>("navigator.clipboard.readText()");
+  /** Otherwise, a button says so for a second and a half, which a busy machine may miss. */
+  const stopTimers = () => page.evaluate("globalThis.setTimeout = () => 0");
   await goToDocs(page, "/docs/reference/automations");
   await page.getByLabel("API key").fill(apiKey);
   const change = article("Pause or activate an automation");
@@ -219,12 +221,14 @@ test("examples follow the form beside them, and a response can be copied", async
   await change.getByRole("button", { name: "Send request" }).click();
   const result = change.locator(".result");
   await see(result, "The message is in French");
+  await stopTimers();
   await result.getByRole("button", { name: "Copy" }).click();
   await see(result, "Copied");
   expect(await copied()).toContain('"code": "invalid_request"');
   expect(await result.getByRole("link").getAttribute("href")).toMatch(/errors#invalid-request$/);
 
   await goToDocs(page, "/docs/guides/retries");
+  await stopTimers();
   await page.getByRole("button", { name: "Copy page" }).click();
   await see(page, "Copied");
   expect(await copied()).toMatch(/^# Retries/);
