@@ -193,6 +193,7 @@ describe("an address that fails to authenticate", () => {
     expect((await from("7:ffff:ffff:ffff:ffff")).status).toBe(429);
     await fail(298, (i) => `block ${i}`);
     for (const block of ["8::1", "9::1"]) expect(await from(block)).toEqual(REFUSED);
+    jumpTo(Date.now());
     const refused = await from("a::1");
     const { resetSeconds } = rateLimitOf(refused);
     expect(refused).toEqual(refusal(429, "rate_limited", { retry_after_seconds: resetSeconds }));
