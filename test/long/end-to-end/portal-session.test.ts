@@ -197,6 +197,8 @@ test("the page recovers from a network failure, too many requests and what does 
   await page.getByRole("link", { name: "Webhooks" }).click();
   await see(page, "The page tries again in 2 seconds.");
   await page.unrouteAll();
+  // The list from before stands below it.
+  await page.getByText("The page tries again").waitFor({ state: "hidden" });
   await see(page, "No webhooks yet");
 
   for (const [place, told] of [
