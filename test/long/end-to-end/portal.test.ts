@@ -525,7 +525,7 @@ test("a read-only session shows everything and changes nothing", async () => {
   await deliver(1);
   const returnUrl = "https://app.example/settings";
   await open({ readOnly: true, returnUrl });
-  await see(page, "this session is read-only");
+  await see(page, "this session is read-only", "Your webhook is working");
   const app = page.getByRole("link", { name: "Groupe Horizon" });
   expect(await app.getAttribute("href")).toBe(returnUrl);
   expect(await page.getByRole("link", { name: "Add a webhook" }).count()).toBe(0);
