@@ -265,6 +265,7 @@ test("Yesterday, a day of the reader's time zone, is replayed in four clicks", a
   stage.answerWith(400);
   await stage.recordLeads(workspaceId, 3);
   await until(async () => (await PLATFORM.readWebhook({ webhookId })).retrying === 3);
+  await stage.postpone(webhookId);
   stage.answerWith(204);
   const there = await stage.open(workspaceId, { timezoneId: "Pacific/Auckland" });
   page = there.page;

@@ -25,7 +25,7 @@ export async function setStage({ locale = "en-GB" } = {}) {
   const browser = await openBrowser();
   const runtime = await shareRuntime();
   const receiver = await opened(startReceiver(() => answer));
-  const { PLATFORM } = runtime.env;
+  const { DB, PLATFORM } = runtime.env;
   let visit: Visit | null = null;
   /** The workspace that its page shows, or has shown last. */
   let shown: string | null = null;
@@ -116,6 +116,11 @@ export async function setStage({ locale = "en-GB" } = {}) {
       const { id } = await post(workspaceId, "/webhooks", { url: receiver.url + path, events });
       return String(id);
     },
+    /** Makes the deliveries of a webhook wait for hours: what is due would be sent anyway. */
+    postpone: (webhookId: string) =>
+      DB.prepare("UPDATE deliveries SET due_at = due_at + 18000000 WHERE subscription_id = ?")
+        .bind(webhookId)
+        .run(),
     /** Opens the portal of a workspace through a link, in a new page. */
     open: async (workspaceId: string, device: BrowserContextOptions = {}) => {
       const visit = await openPage(browser, runtime.url, { locale, ...device });
