@@ -105,6 +105,7 @@ export const EVENTS: Fault[] = [
     ["delivery/post.ts", 'redirect: "manual"', 'redirect: "follow"', "a redirect is not followed"],
     ["delivery/post.ts", "[403, 404, 409]", "[403, 404]", "a 409 of Cloudflare's own did not reach the endpoint"],
     ["dispatch/claims.ts", "BETWEEN 200 AND 299", "BETWEEN 200 AND 399", "a redirect does not end the note that deliveries were exhausted"],
+    ["dispatch/claims.ts", "iif(change.value->>'outcome' IS NULL, ${deliveries.lastStatus}, change.value->>'status')", "coalesce(change.value->>'status', ${deliveries.lastStatus})", "an attempt without a response has no status of the one before"],
     ["dispatch/consumer.ts", "Math.floor(CONCURRENCY_MAX / wakeUps.length)", "Math.ceil(CONCURRENCY_MAX / wakeUps.length)", "the subscriptions of a batch have six connections together"],
     ["history/deliveries.ts", "lastAt !== null && lastOutcome !== null;", "lastAt !== null && lastOutcome !== null && lastStatus !== null;", "an attempt without a response is shown"],
     ["lifecycle/retention.ts", "place === START && now % HOUR_MS", "now % HOUR_MS", "a count of the newest events that had no time goes on in the next sweep"],

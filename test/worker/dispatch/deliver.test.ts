@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
 import { attempts, PRIORITY, workspaces } from "../../../src/db/schema.ts";
+import type { Outcome } from "../../../src/delivery/policy.ts";
 import { CLAIM_MAX, LEASE_MS } from "../../../src/dispatch/claims.ts";
 import {
   DISPATCH_MAX_MS,
@@ -511,6 +512,17 @@ describe("an attempt", () => {
     expect(posts).toEqual([]);
     await dispatchAt(heldUntil, [id], attempt);
     expect(posts).toHaveLength(count);
+  });
+
+  test.each<[string, Outcome, status: number | null]>([
+    ["with a response", answered(400), 400],
+    ["without a response", { kind: "timed_out" }, null],
+  ])("%s leaves no status of the one before", async (_, outcome, lastStatus) => {
+    const { id } = await owed(1, NOW);
+    await setDeliveries(id, { lastOutcome: "answered", lastStatus: 500, lastAt: NOW - 1 });
+    await dispatchAt(NOW, [id], outcome);
+    const last = { lastOutcome: outcome.kind, lastStatus, lastAt: NOW };
+    expect(await deliveryTo(id)).toMatchObject(last);
   });
 
   test("at an event that cannot be read holds up no other", async () => {
