@@ -299,6 +299,7 @@ export const EVENTS: Fault[] = [
     ["replay/replays.ts", "cursor === null && scheduled === delivered + failed", "scheduled === delivered + failed", "a replay that has not examined all events is not done"],
     ["replay/replays.ts", "and(which, isNull(replays.result))", "which", "a replay that is done is not interrupted later"],
     ["replay/replays.ts", "and(which, isNull(replays.result))", "and(which, isNull(replays.endedAt))", "a stopped replay is not interrupted later"],
+    ["replay/replays.ts", "PARTITION BY ${workspaceId} ORDER", "PARTITION BY ${replays.subscriptionId} ORDER", "replays of one workspace, at however many webhooks, hold up none of another"],
     ["replay/replay.ts", "subscription, -wanted.length, now)", "subscription, -eventIds.length, now)", "a rejected resend gives back what it took, and no more"],
     ["replay/replay.ts", "if (before.isActive) await", "if (!before.isActive) await", "a disabled subscription can be enabled, however many of its replays have not ended"],
     ["endpoints/headers.ts", "!gone.includes(canonical(name))", "!gone.includes(name.toLowerCase())", "a header is replaced by one that servers read as the same"],

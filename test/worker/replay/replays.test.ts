@@ -546,6 +546,9 @@ describe("the replays of a subscription", () => {
   test("of one workspace do not hold up those of another, and wait while it moves", async () => {
     const many = await withEvents(0);
     await insertReplays(many.workspaceId, many.webhookId, Array(60).fill(null));
+    // Each of them at a webhook of its own.
+    const { workspaceId: spread } = await withEvents(0);
+    for (let i = 0; i < 60; i++) await insertReplays(spread, `whk_${i}${spread}`, [null]);
     const [one, moving] = [await withEvents(0), await withEvents(0)];
     for (const { workspaceId, webhookId } of [one, moving])
       await insertReplays(workspaceId, webhookId, [null]);
@@ -563,7 +566,7 @@ describe("the replays of a subscription", () => {
       false,
     ]);
     // The later tests look at their own.
-    for (const { workspaceId } of [many, one, moving])
+    for (const workspaceId of [many, one, moving].map((each) => each.workspaceId).concat(spread))
       await db.delete(replays).where(eq(replays.workspaceId, workspaceId));
   });
 
