@@ -183,11 +183,14 @@ describe("a replay", () => {
     expect(await replayOf(webhookId)).toMatchObject({ delivered: 3, failed: 0 });
   });
 
-  test("is continued by its cursor alone, in its own range", async () => {
+  test.each([
+    ["without an end", {}],
+    ["though its end is yet to come", { until: isoTime(Date.now() + HOUR_MS) }],
+  ])("is continued by its cursor alone, in its own range, %s", async (_, end) => {
     const { workspaceId, webhookId, since } = await withParts(1);
     // No call examines the whole range, so none says that no change of an automation is stored.
     await setSubscription(webhookId, { events: ["lead.created", "automation.status_changed"] });
-    const first = await Platform.redeliver({ webhookId, since, states: ["missed"] });
+    const first = await Platform.redeliver({ webhookId, since, states: ["missed"], ...end });
     expect(first.count).toBe(1);
     expect(await replayOf(webhookId)).toMatchObject({ isExamining: true });
     // What comes after the first call is no part of it.
