@@ -305,6 +305,7 @@ export const EVENTS: Fault[] = [
     ["replay/replay.ts", "until: endsAt, states", "until: until ?? endsAt, states", "a replay ends with the call that began it, though its end is yet to come"],
     ["endpoints/headers.ts", "!gone.includes(canonical(name))", "!gone.includes(name.toLowerCase())", "a header is replaced by one that servers read as the same"],
     ["history/failing.ts", "type ? eq(deliveries.type, type)", "type ? sql`0`", "failures are listed by event type"],
+    ["history/failing.ts", "limit + 1, most", "limit, most", "a page of failures of one webhook that is just full is the last one"],
     ["subscriptions/subscriptions.ts", "  const initial: Record<string, unknown> = { ...INITIAL_STATE };", "  const { concurrency, slow, ...initial }: Record<string, unknown> = INITIAL_STATE;", "another URL begins with one request at a time"],
   ]),
 ];

@@ -229,9 +229,18 @@ describe("listFailures", () => {
     expect([first.items.length, second.items.length]).toEqual([2, 1]);
   });
 
-  test("ends with a page that is just full", async () => {
-    const { workspaceId } = await withEachState();
-    const request = { workspaceId, limit: 2 };
+  test.each([
+    ["of both states", async () => (await withEachState()).workspaceId],
+    [
+      "of one state of one webhook",
+      async () => {
+        const { id, workspaceId } = await owed(2, TODAY);
+        await setDeliveries(id, RETRYING);
+        return workspaceId;
+      },
+    ],
+  ])("ends with a page that is just full %s", async (_, fill) => {
+    const request = { workspaceId: await fill(), limit: 2 };
     expect(await Platform.listFailures(request)).toMatchObject({
       items: [{}, {}],
       nextCursor: null,
