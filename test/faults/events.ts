@@ -188,6 +188,7 @@ export const EVENTS: Fault[] = [
     ["replay/replays.ts", "PARTITION BY ${workspaceId} ORDER BY ${examinedAt})", "PARTITION BY ${workspaceId} ORDER BY ${examinedAt} DESC)", "of a workspace, the replay that waits longest comes first"],
     ["subscriptions/rotation.ts", "min(earlier.value->>'until', ${now})", "max(0, ${now})", "a grace period that has ended keeps its end"],
     ["history/ledger.ts", "ledgers.every(", "ledgers.some(", "one database that does not add up is enough"],
+    ["history/ledger.ts", "oldestPendingSeconds ?? -1", "oldestPendingSeconds ?? 0", "what has just become pending is the oldest, beside a database in which nothing is"],
     ["email/announce.ts", "`${sweepPositions.part} = ${PART} AND ${sweepPositions.position} = ${BEGAN}`", "`${sweepPositions.part} = ${PART}`", "a run of the e-mails that ends late leaves the lock of another one"],
     ["history/delivery.ts", "if (earlierSecrets?.some(hasJustEnded)) return {};", "", "an attempt shows no signature that it may not have had"],
     ["subscriptions/rotation.ts", "and(isSeen, isSigning)", "and(isSubscription(webhookId), isSigning)", "the end of an overlap ends none that its caller has not seen"],

@@ -117,8 +117,15 @@ test("the backlog shows how much is pending and overdue, and how old the oldest 
   await setDeliveries(late.id, { state: "delivered", settledAt: NOW });
   const none = { pending: 0, overdue: 0, oldestPendingSeconds: null, oldestWebhookId: null };
   expect(await of(late.workspaceId)).toEqual(none);
-  const { workspaceId: ahead } = await owed(1, NOW + MINUTE_MS);
-  expect(await of(ahead)).toMatchObject({ oldestPendingSeconds: 0 });
+  const ahead = await owed(1, NOW + MINUTE_MS);
+  const newest = await of(ahead.workspaceId);
+  expect(newest).toMatchObject({ oldestPendingSeconds: 0, oldestWebhookId: ahead.id });
+  // Beside a database in which nothing is pending.
+  for (const both of [
+    [none, newest],
+    [newest, none],
+  ])
+    expect(sumBacklogs(both)).toEqual(newest);
 });
 
 test("the backlog reads rows for what is pending, whatever is settled next to it", async () => {
