@@ -223,6 +223,7 @@ export const EVENTS: Fault[] = [
     ["delivery/response.ts", "had = shorter[had] as number;", "had = 0;", "a secret is masked wherever it is repeated, even within a repetition"],
     ["delivery/response.ts", "if (forms.size > SECRETS_MAX) return null;", "", "the secrets that are sought in a response are bounded"],
     ["delivery/ending.ts", "replays: sql`DELETE FROM ${replays}\n      WHERE", "replays: sql`SELECT 1 FROM ${replays}\n      WHERE", "the replays of a deleted subscription are deleted with it"],
+    ["delivery/ending.ts", "ORDER BY ${deliveries.eventId}\n        LIMIT max(0,", "ORDER BY ${deliveries.dueAt}\n        LIMIT max(0,", "of too many pending deliveries, the oldest fails for good, though it may be due last"],
     ["workspaces/write-guard.ts", "value > ${now - REVOKED_KEPT_MS}", "value > ${now}", "a key stays revoked, however many others are"],
   ]),
   ...faultsIn("delivery/", [

@@ -381,6 +381,13 @@ describe("too many pending deliveries", () => {
     },
   );
 
+  test("are exhausted from the oldest on, though it may be due last", async () => {
+    await insertPending(["evt_1"], { priority: PRIORITY.retry, dueAt: NOW + 24 * HOUR_MS });
+    await insertPending(["evt_2", "evt_3"]);
+    await limit();
+    expect((await exhaustedRows()).map(({ eventId }) => eventId)).toEqual(["evt_1"]);
+  });
+
   test("are exhausted from the oldest on, but for a resend, which comes first", async () => {
     await insertPending(["evt_0"], { priority: PRIORITY.resend });
     await insertPending(["evt_1", "evt_2", "evt_3"]);
