@@ -35,6 +35,7 @@ describe("a request", () => {
   test.each([
     [403, "error code: 1003"],
     [403, "error code: 1020\n"],
+    [403, "error code: 1106"],
     [404, "error code: 1042"],
     [409, "error code: 1001"],
   ])("that Cloudflare answers with %i and %j did not reach the endpoint", async (status, says) => {
