@@ -94,6 +94,7 @@ export const RECORDS: Fault[] = [
     ["invoke.ts", "await writeAuditEntry(env, entry);\n  }\n}", "ctx.waitUntil(writeAuditEntry(env, entry));\n  }\n}", "when a call returns, it is in the trail"],
     ["placements.ts", "note?.(workspaceId);", "", "the trail knows whose subscription a call is about"],
     ["api-keys.ts", "note?.(old.workspaceId);", "", "the trail knows whose key was rolled"],
+    ["api-keys.ts", "await Promise.all([invalidateKey(env, key), refused]);", "await invalidateKey(env, key);\n  refused.catch(() => {});", "once a key is revoked, its workspace's database refuses its writes"],
     ["placements.ts", "if (unreachable) throw unreachable;", "", "a database that does not respond does not make a subscription unknown"],
     ["invoke.ts", 'const isKnown = typeof field === "string" && Object.hasOwn(fields, field);', 'const isKnown = typeof field === "string";', "the trail has no name that a caller invented"],
     ["workspaces.ts", "commit(withoutRetries(placement.db), {", "commit(placement.db, {", "a lost reply undoes no later decision about access"],

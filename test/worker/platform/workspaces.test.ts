@@ -5,7 +5,8 @@ import { invoke } from "../../../src/platform/invoke.ts";
 import { OPERATIONS, type PlatformMethod } from "../../../src/platform/operations.ts";
 import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import { EMPTY_LEDGER, openApi, openWorkspace, Platform } from "../../support/api.ts";
-import { DATABASE, useThreeDatabases, WORKSPACE_DB } from "../../support/placement.ts";
+import { interposed } from "../../support/interposed.ts";
+import { DATABASE, inDatabase, useThreeDatabases, WORKSPACE_DB } from "../../support/placement.ts";
 import { insertWorkspaces } from "../../support/rows.ts";
 
 useThreeDatabases();
@@ -102,5 +103,38 @@ test.each<[PlatformMethod, object, status: number]>([
     // The gate of a key that was revoked before is left alone.
     expect(forgotten).toEqual([await hashApiKey(apiKey)]);
     expect((await api.get("/v1/leads")).status).toBe(status);
+  },
+);
+
+test.each<[PlatformMethod, object]>([
+  ["revokeApiKey", {}],
+  ["rollApiKey", { overlapSeconds: 0 }],
+])(
+  "%s returns once the workspace's database refuses writes with the key",
+  async (method, input) => {
+    const { keyId } = await openWorkspace();
+    const [asked, held] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    /** The database, which notes late that the key is revoked. */
+    const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+      if (texts.some((text) => /^update .*"revoked_keys" = /s.test(text))) {
+        asked.resolve();
+        await held.promise;
+      }
+      return go();
+    });
+    let hasReturned = false;
+    const bindings = { ...env, ...inDatabase({ DB }) };
+    const context = { env: bindings, ctx: createExecutionContext() };
+    const call = invoke(method, OPERATIONS[method], context, { keyId, ...input }, "rpc").then(
+      () => {
+        hasReturned = true;
+      },
+    );
+    await asked.promise;
+    // Long enough for everything else that the call waits for.
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(hasReturned).toBe(false);
+    held.resolve();
+    await call;
   },
 );
