@@ -105,6 +105,7 @@ export const RECORDS: Fault[] = [
     ["personal-data.ts", "closed.database === null || [", "[", "a workspace that the directory does not know is erased wherever it has rows"],
     ["personal-data.ts", "const env = budget.meter(call.env);", "const { env } = call;", "an erasure counts its statements"],
     ["personal-data.ts", "if (!hasRows || !done) continue;", "if (!hasRows) continue;", "the directory points to what is left of a workspace"],
+    ["personal-data.ts", "    await Promise.all(closed.keys.map((key) => invalidateKey(env, key)));\n    await commit(openDirectory(env), { noted: noteInvalidated(closed.keys) });\n", "    await commit(openDirectory(env), { noted: noteInvalidated(closed.keys) });\n    await Promise.all(closed.keys.map((key) => invalidateKey(env, key)));\n", "an erasure tells a gate again that could not be told"],
     ["deliveries.ts", "if (!dryRun && cursor == null) await call.", "if (cursor == null) await call.", "a dry run is no change"],
   ]),
   ...faultsIn("moving/", [

@@ -377,6 +377,24 @@ describe("eraseWorkspace", () => {
     expect(new Set(told).size).toBe(501);
   });
 
+  test("notifies a gate again that could not be notified", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    let isDown = true;
+    const getByName = (name: string) => ({
+      forget: async () => {
+        if (isDown) throw new Error("the gate is down");
+        await env.KEY_GATE.getByName(name).forget();
+      },
+    });
+    const KEY_GATE = { getByName } as unknown as Env["KEY_GATE"];
+    const platform = platformOf({ ...isolated().env, KEY_GATE });
+    expect(await errorOf(platform.eraseWorkspace({ workspaceId }))).toBe("the gate is down");
+    isDown = false;
+    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true });
+    expect((await api.get("/v1/leads")).status).toBe(401);
+  });
+
   test("works in chunks, continues where it stopped, and then rejects the keys", async () => {
     const { workspaceId, api } = await openWorkspace();
     expect((await api.get("/v1/leads")).status).toBe(200);
