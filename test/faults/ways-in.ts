@@ -143,5 +143,6 @@ export const WAYS_IN: Fault[] = [
     ["responses.ts", "of === status", "of < 0", "the document says which answers have which headers"],
     ["routes/webhooks.ts", 'c.executionCtx.waitUntil(sendWakeUps(c.env, database, wakeUps));', "", "what is left to cancel of a subscription that its client deletes is woken at once"],
     ["platform.ts", "if (!(error instanceof InputError)) throw error;", "", "an error of ours is not shown"],
+    ["platform.ts", "{ ...parameterOf(error), ...toApiError(error).details }", "toApiError(error).details", "a refusal that asks to wait names the parameter, too"],
   ]),
 ];

@@ -1,6 +1,8 @@
 import { env } from "cloudflare:workers";
+import { eq } from "drizzle-orm";
 import { describe, expect, test, vi } from "vitest";
-import { RECORD_MAX_BYTES } from "../../../src/contract/limits.ts";
+import { RECORD_MAX_BYTES, TEST_EVENTS_PER_MINUTE } from "../../../src/contract/limits.ts";
+import { workspaces } from "../../../src/db/schema.ts";
 import { OPERATIONS } from "../../../src/platform/operations.ts";
 import {
   deployedWith,
@@ -12,7 +14,9 @@ import {
   refusal,
   send,
 } from "../../support/api.ts";
+import { subscribe } from "../../support/deliveries.ts";
 import { interposed } from "../../support/interposed.ts";
+import { db } from "../../support/placement.ts";
 
 const KEY = btoa("p".repeat(32));
 const OLD = btoa("q".repeat(32));
@@ -60,6 +64,20 @@ describe("POST /platform", () => {
       status: 400,
       body: {
         error: { code: "invalid_request", message, details: parameter ? { parameter } : {} },
+      },
+    });
+  });
+
+  test("names what has used up its allowance, and when to try again", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id: webhookId } = await subscribe(workspaceId);
+    const used = { testEvents: TEST_EVENTS_PER_MINUTE, testEventsSince: Date.now() };
+    await db.update(workspaces).set(used).where(eq(workspaces.id, workspaceId));
+    const input = { webhookId, type: "lead.created" };
+    expect(await post("/platform/sendTestEvent", input)).toMatchObject({
+      status: 400,
+      body: {
+        error: { details: { parameter: "webhookId", retry_after_seconds: expect.any(Number) } },
       },
     });
   });
