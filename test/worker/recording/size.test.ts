@@ -26,5 +26,6 @@ test("a lead takes as many bytes in the database's file, indexes included, as th
   await record(LEADS);
   const bytes = ((await findSize(db)) - before) / LEADS;
   // One more index takes 60 to 100 bytes. If it is needed, change LEAD_BYTES, and the pages that tests compare with it.
-  expect(Math.abs(bytes - LEAD_BYTES), `${bytes} bytes`).toBeLessThan(20);
+  // Ids are random, so the pages of an index are split elsewhere each time: of 100 runs, one was 23 bytes beside it.
+  expect(Math.abs(bytes - LEAD_BYTES), `${bytes} bytes`).toBeLessThan(35);
 }, 30_000);
