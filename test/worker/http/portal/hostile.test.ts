@@ -101,7 +101,9 @@ describe("however much is stored, the requests that a portal may make in a minut
     const pages = await pagesOf<FailureView>(async (cursor) => {
       const query = `since=${since}${filter}&cursor=${cursor ?? ""}`;
       type Page = { items: FailureView[]; nextCursor: string | null };
-      return (await portal.get<Page>(`/failures?${query}`)).body;
+      const { status, body } = await portal.get<Page>(`/failures?${query}`);
+      expect(status).toBe(200);
+      return body;
     });
     const found = new Set(pages.flat().map(({ eventId, webhookId }) => eventId + webhookId));
     expect(found.size).toBe(FAILED_EVERYWHERE * AGREED_SUBSCRIPTIONS_MAX);
