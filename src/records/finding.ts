@@ -211,7 +211,7 @@ function digitsOf(number: string): string {
       // Arabic and Persian digits become ASCII.
       .replace(/[\u0660-\u0669\u06F0-\u06F9]/g, (digit) => String(digit.charCodeAt(0) & 15))
       // An extension follows digits, unlike the x of `Fixe : 01 23 45 67 89`.
-      .replace(/^(\D*\d.*?)(#|;|x|ext|poste).*$/is, "$1")
+      .replace(/^(\D*\d.*?)(#|;|x|poste).*$/is, "$1")
       .replace(/\D/g, "")
       .replace(/^0+/, "")
   );

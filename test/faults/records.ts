@@ -27,6 +27,10 @@ export const RECORDS: Fault[] = [
     ["leads.ts", "WHERE ${erasedLeads.workspaceId} = ${workspaceId} AND ${erasedLeads.id} = ${id})`", "WHERE ${erasedLeads.id} = ${id})`", "an erasure keeps no other workspace's lead out"],
     ["removals.ts", "WHERE ${IS_REMOVED} AND ${isOld} AND", "WHERE ${IS_REMOVED} AND", "a late report finds the removal of fourteen days ago"],
     ["removals.ts", " AND ${isWritable(automations.workspaceId)} LIMIT", " LIMIT", "what is removed in a workspace that is moving holds up no other removal"],
+    ["finding.ts", "[\\u0660-\\u0669\\u06F0-\\u06F9]", "[\\u0660-\\u0669]", "a phone number in Persian digits is found"],
+    ["finding.ts", "(#|;|x|poste)", "(x|poste)", "a phone number is found without its extension, however that is marked"],
+    ["finding.ts", "return [1, 2, 3].some(", "return [2, 3].some(", "a trunk zero is found behind a country code of any length"],
+    ["finding.ts", "\\p{Zs}.()+-]+/u", "\\p{Zs}]+/u", "each of several phone numbers is found, whatever its punctuation"],
   ]),
   ...faultsIn("recording/", [
     ["automation-recording.ts", "  \"provider\",\n  \"agentId\",", "  \"agentId\",", "a report in which only the provider differs is a change"],
