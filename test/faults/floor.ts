@@ -23,6 +23,7 @@ export const FLOOR: Fault[] = [
     ["input.ts", 'return { reason: "out_of_range", max: Number(issue.maximum) };', 'return { reason: "out_of_range" };', "what is too big says the maximum"],
     ["input.ts", '? "required" : "invalid_type"', '? "invalid_type" : "invalid_type"', "what is missing is told from what has another type"],
     ["input.ts", 'path.join(".")', "String(path[0])", "the invalid property is named with its path"],
+    ["portal-token.ts", "{2,4500}", "{2,4000}", "a link with the longest actor and URL can be opened"],
     ["served.ts", "name.trim() === part", "name === part", "spaces in SERVED_ROUTES do not matter"],
     ["text.ts", "value.isWellFormed() && ", "", "text with half a character is refused"],
     ["text.ts", ' && !value.includes("\\0")', "", "text with a zero byte is refused"],

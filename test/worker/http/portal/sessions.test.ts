@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
+import { RETURN_URL_MAX_LENGTH } from "../../../../src/contract/limits.ts";
 import { signPortalToken } from "../../../../src/platform/portal-token.ts";
 import { errorOf, openWorkspace, Platform } from "../../../support/api.ts";
 import { HOUR_MS, jumpTo } from "../../../support/deliveries.ts";
@@ -70,8 +71,9 @@ test("A session ends even if the clock that dated its link was nine seconds ahea
 
 test("A session has the actor, the address to return to and the mode of its link", async () => {
   const { workspaceId } = await openWorkspace();
-  const returnUrl = "https://app.example.com/settings?tab=webhooks";
-  const named = { actor: "Élodie Çağlar", readOnly: true, returnUrl };
+  // The longest ones, of characters that take the most bytes.
+  const returnUrl = "https://app.example.com/".padEnd(RETURN_URL_MAX_LENGTH, "漢");
+  const named = { actor: "漢".repeat(100), readOnly: true, returnUrl };
   const { url } = await Platform.createPortalLink({ workspaceId, ...named });
   const { body } = await exchange(new URL(url).hash.slice(1));
   expect(body).toMatchObject(named);
