@@ -24,6 +24,7 @@ export const FLOOR: Fault[] = [
     ["input.ts", '? "required" : "invalid_type"', '? "invalid_type" : "invalid_type"', "what is missing is told from what has another type"],
     ["input.ts", 'path.join(".")', "String(path[0])", "the invalid property is named with its path"],
     ["portal-token.ts", "{2,4500}", "{2,4000}", "a link with the longest actor and URL can be opened"],
+    ["history.ts", "  \"endPortalSessions\",\n", "", "the history of a workspace says that its sessions were ended"],
     ["served.ts", "name.trim() === part", "name === part", "spaces in SERVED_ROUTES do not matter"],
     ["text.ts", "value.isWellFormed() && ", "", "text with half a character is refused"],
     ["text.ts", ' && !value.includes("\\0")', "", "text with a zero byte is refused"],

@@ -2,8 +2,10 @@ import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { encodeCursor } from "../../../../src/contract/cursor.ts";
 import { randomId } from "../../../../src/contract/ids.ts";
+import { CLEANUP_MAX } from "../../../../src/db/budget.ts";
 import { connect } from "../../../../src/db/client.ts";
 import type { Redelivered } from "../../../../src/history/views.ts";
+import { sleep } from "../../../../src/primitives/timing.ts";
 import { REDELIVERY_EXAMINED_MAX } from "../../../../src/replay/replay.ts";
 import { insertAuditEntry } from "../../../../src/workspaces/audit-trail.ts";
 import {
@@ -12,6 +14,7 @@ import {
   openApi,
   openWorkspace,
   Platform,
+  platformOf,
   SOME_TIME,
 } from "../../../support/api.ts";
 import {
@@ -32,8 +35,8 @@ const ALL = ["lead.created", "run.completed"];
 const ACTOR = "Élodie Durand";
 
 /** The portal of a workspace, opened by a person. */
-async function openAs(workspaceId: string, actor = ACTOR) {
-  const { url } = await Platform.createPortalLink({ workspaceId, actor });
+async function openAs(workspaceId: string, actor = ACTOR, validMinutes?: number) {
+  const { url } = await Platform.createPortalLink({ workspaceId, actor, validMinutes });
   return portalOf((await exchange(new URL(url).hash.slice(1))).body.token);
 }
 
@@ -98,6 +101,19 @@ test("Each change in the portal is listed with its actor and what it was before"
   const { results } = await env.DB.prepare("SELECT * FROM audit_trail").all();
   expect(JSON.stringify(results) + lines.join()).not.toContain("gateway-secret");
   expect(lines.join()).not.toContain(ACTOR);
+});
+
+test("A change in the portal is listed once it has its response, however slow the directory is", async () => {
+  const { workspaceId, path } = await openOwed();
+  const DB = interposed(env.DB, async ({ texts, go }) => {
+    if (texts.some((text) => text.startsWith('insert into "audit_trail"'))) await sleep(100);
+    return go();
+  });
+  const portal = await openPortal(workspaceId, deployedWith({ DB }));
+  expect((await portal.post(`${path}/disable`, {})).status).toBe(200);
+  expect(await changesIn(await openAs(workspaceId), path)).toMatchObject([
+    { method: "disableWebhook", result: "ok" },
+  ]);
 });
 
 test("The platform's own changes are listed with those of the portal", async () => {
@@ -230,9 +246,12 @@ test("An erased workspace leaves no URL, description or header name in the trail
     const all = env.DB.prepare("SELECT * FROM audit_trail WHERE workspace_id = ?");
     return JSON.stringify((await all.bind(workspaceId).all()).results);
   };
+  // More than a transaction clears.
+  await fillTrail(workspaceId, "portal", CLEANUP_MAX, 0);
   expect(await trail()).toMatch(/Dupont.*canari|canari.*Dupont/);
   while (!(await Platform.eraseWorkspace({ workspaceId })).done);
   expect(await trail()).not.toMatch(/Dupont|canari/);
+  expect(await countVia(workspaceId, "portal")).toBe(0);
   expect(await trail()).toContain("updateWebhook");
 });
 
@@ -363,6 +382,11 @@ test("The portal changes URLs, secrets and headers 300 times a day, and then sti
   const change = () => portal.post(`${path}/update`, { url: `${url}?n=${crypto.randomUUID()}` });
   expect((await change()).status).toBe(200);
   const creation = { url: subscriberUrl(), events: ["lead.created"] };
+  const shown = async () => {
+    const { url, headers, overlapEndsAt } = await Platform.readWebhook({ webhookId });
+    return { url, headers, overlapEndsAt };
+  };
+  const before = await shown();
   const refused = [
     await change(),
     await portal.post(`${path}/update`, { headers: { "X-A": "1" } }),
@@ -374,6 +398,7 @@ test("The portal changes URLs, secrets and headers 300 times a day, and then sti
     expect(Number(headers["retry-after"])).toBeGreaterThan(82_000);
     expect(Number(headers["retry-after"])).toBeLessThanOrEqual(82_801);
   }
+  expect(await shown()).toEqual(before);
   expect((await portal.get<{ items: object[] }>("/webhooks")).body.items).toHaveLength(1);
   for (const [action, body] of [
     ["update", { description: "x" }],
@@ -452,8 +477,33 @@ test.each(["portal", "API"])(
     await expect
       .poll(() => entriesOf("deleteWebhook"))
       .toMatchObject([{ result: "failed", webhookId }]);
+    expect(await lasting.bind(workspaceId).first("n")).toBe(2);
   },
 );
+
+test.each([
+  ["updateWebhook", { description: "CRM" }],
+  ["disableWebhook", {}],
+  ["rotateWebhookSecret", {}],
+  ["endSecretOverlap", {}],
+  ["deleteWebhook", {}],
+  ["redeliver", { since: new Date(Date.now() - 2 * HOUR_MS).toISOString() }],
+] as const)("A change that failed after it happened is an entry: %s", async (method, changes) => {
+  const { workspaceId, webhookId } = await openOwed();
+  await Platform.rotateWebhookSecret({ webhookId });
+  await setDeliveries(webhookId, { state: "exhausted" });
+  const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+    const result = await go();
+    const isWrite = texts.some((text) => /^\s*(insert|update|delete)/i.test(text));
+    if (isWrite && !texts.join().includes("audit_trail"))
+      throw new Error("D1_ERROR: Internal error.");
+    return result;
+  });
+  const platform = platformOf({ ...env, ...inDatabase({ DB }) });
+  expect(await errorOf(platform[method]({ webhookId, ...changes }))).toContain("Internal error");
+  const { items } = await Platform.listWorkspaceChanges({ workspaceId });
+  expect(items[0]).toMatchObject({ method, result: "failed", webhookId });
+});
 
 test("What an active webhook is sent again is an entry, although the call failed after it began", async () => {
   const { workspaceId, path, since } = await owedRange();
@@ -515,17 +565,28 @@ test.each(HALVES)(
   },
 );
 
-test("Two people whose links have the same time of issue have an entry each", async () => {
+test("Links that have the same time of issue have an entry each", async () => {
   const { workspaceId } = await openWorkspace();
+  const other = await openWorkspace();
   // The links of the next seconds are dated just behind the end of the sessions.
-  await Platform.endPortalSessions({ workspaceId });
-  for (const actor of ["Ada", "Zoé"]) await openAs(workspaceId, actor);
-  const opened = async () => {
-    const { items } = await Platform.listWorkspaceChanges({ workspaceId });
+  const end = "UPDATE workspaces SET sessions_not_before = ?1 WHERE id IN (?2, ?3)";
+  await WORKSPACE_DB.prepare(end)
+    .bind(Date.now() + 10_000, workspaceId, other.workspaceId)
+    .run();
+  for (const [workspace, actor, validMinutes] of [
+    [workspaceId, "Ada", 60],
+    [other.workspaceId, "Ada", 60],
+    [workspaceId, "Ada", 30],
+    [workspaceId, "Zoé", 60],
+  ] as const)
+    await openAs(workspace, actor, validMinutes);
+  const opened = async (of: string) => {
+    const { items } = await Platform.listWorkspaceChanges({ workspaceId: of });
     const sessions = items.filter(({ method }) => method === "openPortalSession");
     return sessions.map(({ actor }) => actor).toSorted();
   };
-  await expect.poll(opened).toEqual(["Ada", "Zoé"]);
+  await expect.poll(() => opened(workspaceId)).toEqual(["Ada", "Ada", "Zoé"]);
+  await expect.poll(() => opened(other.workspaceId)).toEqual(["Ada"]);
 });
 
 test("The changes of a webhook show which replay one of them has begun", async () => {
@@ -574,6 +635,29 @@ test("A reading of a lead in the portal can be told from the log", async () => {
     eventId: eventIds[0],
     address: expect.any(String),
   });
+});
+
+test("The history of a workspace has the calls that changed its name, keys, access, sessions and leads", async () => {
+  const { workspaceId, keyId } = await openWorkspace();
+  await Platform.updateWorkspace({ workspaceId, name: "Groupe Horizon" });
+  await Platform.updateApiKey({ keyId, requestsPerWindow: 7 });
+  const { keyId: next } = await Platform.rollApiKey({ keyId, overlapSeconds: 60 });
+  await Platform.revokeApiKey({ keyId: next });
+  await Platform.eraseLeads({ workspaceId, references: ["1"] });
+  await Platform.endPortalSessions({ workspaceId });
+  // It only reads.
+  await Platform.exportWorkspace({ workspaceId });
+  await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+  const { items } = await Platform.listWorkspaceChanges({ workspaceId });
+  expect(items.map(({ method }) => method).slice(0, 7)).toEqual([
+    "setWorkspaceAccess",
+    "endPortalSessions",
+    "eraseLeads",
+    "revokeApiKey",
+    "rollApiKey",
+    "updateApiKey",
+    "updateWorkspace",
+  ]);
 });
 
 test("The history of a workspace says who deleted a webhook, and who opened the portal", async () => {
