@@ -102,6 +102,7 @@ export const RECORDS: Fault[] = [
     ["placements.ts", "if (unreachable) throw unreachable;", "", "a database that does not respond does not make a subscription unknown"],
     ["invoke.ts", 'const isKnown = typeof field === "string" && Object.hasOwn(fields, field);', 'const isKnown = typeof field === "string";', "the trail has no name that a caller invented"],
     ["workspaces.ts", "commit(withoutRetries(placement.db), {", "commit(placement.db, {", "a lost reply undoes no later decision about access"],
+    ["workspaces.ts", "const keys = await listLiveKeys(openDirectory(env), workspaceId, now);", "const keys = (await listLiveKeys(openDirectory(env), workspaceId, now)).filter(({ lastUsedAt }) => (lastUsedAt ?? 0) < now);", "a key that is first used while access ends has none"],
     ["workspaces.ts", 'if (!smallest) throw new TemporaryError("no open database responds: try again");', "if (!smallest) return placementIn(env, DIRECTORY);", "no workspace is created in a closed database by default"],
     ["webhooks.ts", "RESEALED_MAX - total.resealed", "RESEALED_MAX", "a call re-encrypts 100 data keys of all databases together"],
     ["personal-data.ts", "    await commit(openDirectory(env), { noted: noteInvalidated(closed.keys) });\n", "", "an erasure tells each gate once"],

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { invoke } from "../../../src/platform/invoke.ts";
 import { OPERATIONS, type PlatformMethod } from "../../../src/platform/operations.ts";
 import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
-import { EMPTY_LEDGER, openApi, openWorkspace, Platform } from "../../support/api.ts";
+import { EMPTY_LEDGER, openApi, openWorkspace, Platform, platformOf } from "../../support/api.ts";
 import { interposed } from "../../support/interposed.ts";
 import { DATABASE, inDatabase, useThreeDatabases, WORKSPACE_DB } from "../../support/placement.ts";
 import { insertWorkspaces } from "../../support/rows.ts";
@@ -105,6 +105,20 @@ test.each<[PlatformMethod, object, status: number]>([
     expect((await api.get("/v1/leads")).status).toBe(status);
   },
 );
+
+test("setWorkspaceAccess ends the access of a key that is used for the first time until it commits", async () => {
+  const { workspaceId, api } = await openWorkspace();
+  const statuses: number[] = [];
+  const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+    if (texts.some((text) => /^update "workspaces" set "access_granted"/.test(text)))
+      statuses.push((await api.get("/v1/leads")).status);
+    return go();
+  });
+  const platform = platformOf({ ...env, ...inDatabase({ DB }) });
+  await platform.setWorkspaceAccess({ workspaceId, granted: false });
+  statuses.push((await api.get("/v1/leads")).status);
+  expect(statuses).toEqual([200, 403]);
+});
 
 test.each<[PlatformMethod, object]>([
   ["revokeApiKey", {}],
