@@ -45,6 +45,7 @@ export const RECORDS: Fault[] = [
     ["automation-changes.ts", "= timeAfter(before, now);", "= now;", "a PATCH is dated later than what is stored, whatever clocks say"],
     ["automation-changes.ts", "CONFLICT_TRIES = 50", "CONFLICT_TRIES = 5", "of fifty calls at once that change an automation, each succeeds"],
     ["automation-changes.ts", "newEventIds(announced.length, now)", "announced.map(() => undefined)", "the changes of a call are announced in order"],
+    ["automation-changes.ts", "toAutomation(row), now, eventIds[i])", "toAutomation(row), row.updatedAt, eventIds[i])", "an event has the time when the change was reported"],
     ["record.ts", "ms <= Date.now() + REPORTED_AHEAD_MAX_MS", "ms > 0", "a report from far ahead is refused"],
     ["automation-changes.ts", "AS r WHERE ${isUnchanged}`,", "AS r WHERE true`,", "a report in between is not overwritten by a PATCH"],
     ["automation-changes.ts", "    STORED,\n    (column, name) =>", "    [\"status\", \"updatedAt\", \"createdAt\", \"removedAt\"],\n    (column, name) =>", "a PATCH does not undo a renaming that has the same time"],

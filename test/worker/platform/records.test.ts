@@ -68,8 +68,11 @@ test("recordLeads announces each lead as the API shows it", async () => {
     })),
   );
   expect(new Set(events.map(({ id }) => id)).size).toBe(5);
-  // An event's id says when.
-  for (const { id } of events) expect(id > eventIdAt(startedAt)).toBe(true);
+  // An event's id says when, and so does its time, however old the lead is.
+  for (const { id, created_at } of events) {
+    expect(id > eventIdAt(startedAt)).toBe(true);
+    expect(Date.parse(created_at)).toBeGreaterThanOrEqual(startedAt);
+  }
 });
 
 test("a lead of a known reference has its id, changes nothing and causes no second event", async () => {
@@ -197,6 +200,7 @@ async function openAutomation() {
 
 test("recordRuns announces each run, whatever its status", async () => {
   const { automationId, leadId, record, listed, announced } = await openAutomation();
+  const startedAt = Date.now();
   const statuses = ["success", "partial", "failed"] as const;
   const actions = [{ type: "envoyé 📨", status: 'a "b" \\c' }, { status: "" }, { type: "x" }, {}];
   const reports = statuses.map((status, i) => {
@@ -220,6 +224,8 @@ test("recordRuns announces each run, whatever its status", async () => {
     })),
   );
   expect(events).toHaveLength(3);
+  for (const { created_at } of events)
+    expect(Date.parse(created_at)).toBeGreaterThanOrEqual(startedAt);
 });
 
 test("a run of a known reference has its id, changes nothing and causes no second event", async () => {
