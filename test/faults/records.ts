@@ -113,6 +113,7 @@ export const RECORDS: Fault[] = [
     ["personal-data.ts", "if (!hasRows || !done) continue;", "if (!hasRows) continue;", "the directory points to what is left of a workspace"],
     ["personal-data.ts", "    await Promise.all(closed.keys.map((key) => invalidateKey(env, key)));\n    await commit(openDirectory(env), { noted: noteInvalidated(closed.keys) });\n", "    await commit(openDirectory(env), { noted: noteInvalidated(closed.keys) });\n    await Promise.all(closed.keys.map((key) => invalidateKey(env, key)));\n", "an erasure tells a gate again that could not be told"],
     ["deliveries.ts", "if (!dryRun && cursor == null) await call.", "if (cursor == null) await call.", "a dry run is no change"],
+    ["deliveries.ts", "status: status ?? null,", "status: null,", "a range may be limited to a status"],
     ["personal-data.ts", "while ((await commit(openDirectory(env), clearChanges", "if ((await commit(openDirectory(env), clearChanges", "an erasure clears all changes of a workspace"],
     ["invoke.ts", "      await write();", "      void write();", "a change in the portal is listed once it has its response"],
     ["invoke.ts", "${issuedAt} ${grant.endsAt} ${actor}", "${issuedAt} ${actor}", "each link that is opened has an entry"],
@@ -188,5 +189,6 @@ export const RECORDS: Fault[] = [
     ["export.ts", "workspace !== workspaceId || ", "", "an export's cursor is of its workspace"],
     ["erase.ts", "name: \"\", adminEmails: [], sealedDataKey: null", "name: \"\", sealedDataKey: null", "a workspace leaves no e-mail address in a database that it has left"],
     ["export.ts", " || Array.isArray(value)", "", "an export has lists as they are stored"],
+    ["export.ts", "after.length === 0 || after.length === order?.length;", "after.length === order?.length;", "an export goes on at the beginning of a table"],
   ]),
 ];

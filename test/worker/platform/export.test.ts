@@ -286,6 +286,16 @@ describe("exportWorkspace", () => {
     expect(nextCursor).toBe(null);
   });
 
+  test("goes on with the next table behind a page that the last row of another one fills", async () => {
+    const workspaceId = await createWorkspace();
+    const ids = Array.from({ length: 999 }, (_, i) => `whk_${i}${workspaceId}`);
+    await insertSubscriptions(ids.map((id) => ({ id, workspaceId })));
+    const id = await recordAutomation(workspaceId);
+    const [first, second, ...others] = await exportAll(workspaceId);
+    expect([first?.length, others]).toEqual([1_000, []]);
+    expect(second).toMatchObject([{ kind: "automation", id }]);
+  });
+
   test("rejects an invalid cursor, and another workspace's", async () => {
     const [one, other] = [await createWorkspace(), await createWorkspace()];
     await fillLeads(one, 1_001);

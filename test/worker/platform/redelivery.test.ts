@@ -33,7 +33,8 @@ async function inEveryState(startsAt: number) {
     const [draft] = await announceLeads(workspaceId, 1, startsAt + i);
     const settledAt = state === "pending" ? null : startsAt + 10;
     // The pending one waits for its next attempt.
-    const values = { state, settledAt, stepsUsed: 1, dueAt: startsAt + DAY_MS };
+    const last = { lastOutcome: "answered", lastStatus: state === "exhausted" ? 503 : 200 };
+    const values = { state, settledAt, stepsUsed: 1, dueAt: startsAt + DAY_MS, ...last };
     await setDeliveries(id, values, draft?.id);
   }
   await setSubscription(id, { disabledAt: startsAt });
@@ -78,6 +79,12 @@ describe("redeliver", () => {
   test("starts at since, ends before until, and includes only the given states", async () => {
     const startsAt = Date.now() - 2 * HOUR_MS;
     const id = await inEveryState(startsAt);
+    const all = { webhookId: id, since: isoTime(startsAt), dryRun: true };
+    for (const [status, found] of [
+      [503, 1],
+      [410, 0],
+    ] as const)
+      expect(await Platform.redeliver({ ...all, status })).toMatchObject({ count: found });
     const { count } = await Platform.redeliver({
       webhookId: id,
       since: isoTime(startsAt + 1),

@@ -51,8 +51,10 @@ const CONTROLLED = [
   "a\nb",
   "a\u007f",
   "a\u009b31m",
+  "a\u202ab",
   "a\u202eb",
   "a\u2066b",
+  "a\u2069b",
 ];
 const TOO_DEEP = `${"[0]".repeat(30)}: must be nested at most 32 deep`;
 const LEAD = { email: "a@example.com" };
@@ -97,6 +99,10 @@ test.each<Refusal>([
     [`name: ${ILL_FORMED}`, { name: "a\0" }],
     ...CONTROLLED.map((name): [string, object] => [`name: ${CONTROLS}`, { name }]),
     ["adminEmails[1]: …", { name: "a", adminEmails: ["a@example.com", "b"] }],
+    [
+      "the properties at positions 1, 2…9, 10 are unknown",
+      { name: "a", ...Object.fromEntries(Array(10).entries()) },
+    ],
     [
       "the properties at positions 1, 2…10 and 2 more are unknown",
       { name: "a", ...Object.fromEntries(Array(12).entries()) },
