@@ -53,6 +53,9 @@ describe("the status of a key", () => {
     await platform.setWorkspaceAccess({ workspaceId, granted: true });
     expect((await api.get("/v1/leads")).status).toBe(200);
     expect((await openApi(apiKey).get("/v1/leads")).status).toBe(200);
+    await platform.setWorkspaceAccess({ workspaceId, granted: false });
+    await moved(workspaceId, "DB_3");
+    expect((await openApi(apiKey).get("/v1/leads")).status).toBe(403);
   });
 
   test("is read again if access was withdrawn during the look-up", async () => {

@@ -131,6 +131,7 @@ export const RECORDS: Fault[] = [
     ["steps.ts", "await wake(env, database, due);", "", "a workspace that has arrived is delivered to"],
     ["move.ts", "return { ...NO_MOVE, done: home === to };", "return home === to ? { ...NO_MOVE, done: true } : advanceMove(env, workspaceId, to, hasMore);", "a move that another call cancelled does not begin again"],
     ["steps.ts", ", eq(workspaces.erasing, false))", ")", "a workspace that is being erased is not moved"],
+    ["steps.ts", ".set({ ...fields, database:", ".set({ ...fields, sessionsNotBefore: 0, database:", "a session that was ended stays ended when its workspace moves"],
   ]),
   ...faultsIn("workspaces/", [
     ["placement.ts", "orderBy(desc(createdAt))", "orderBy(createdAt)", "a database that is not bound is noticed, however many workspaces there are"],
@@ -155,6 +156,7 @@ export const RECORDS: Fault[] = [
     ["table-registry.ts", "secret: [apiKeys.keyHash],", "", "an export has no hash of a key"],
     ["workspaces.ts", "eq(itsWorkspace, workspaces.id), isNull(deletedAt)", "isNull(deletedAt)", "the portal shows no other workspace's subscription"],
     ["rows.ts", "> (${commaList(position.map", ">= (${commaList(position.map", "no page of an export repeats a row"],
+    ["rows.ts", "(SELECT coalesce(sum(${countedBy}), 0) FROM", "(SELECT sum(${countedBy}) FROM", "a workspace without events has rows to move"],
     ["audit-trail.ts", "    method === \"deleteWebhook\" ||\n", "", "a deletion that may have happened counts for the changes of a day"],
     ["rewrap.ts", "isUnderOther, isWritable(id), gt(", "isUnderOther, gt(", "a data key of a workspace that is moving is left out"],
     ["rewrap.ts", "db.$count(workspaces, isUnderOther)", "db.$count(workspaces, and(isUnderOther, isWritable(id)))", "a data key of a workspace that is moving remains"],
