@@ -33,6 +33,9 @@ export const EVENTS: Fault[] = [
     ["sweep.ts", "if (failed > 0) throw", "if (false) throw", "a sweep that fails says so"],
     ["sweep.ts", "logError(\"sweep_failed\", error, { database });", "throw error;", "a part of the sweep that fails stops no other"],
     ["service-health.ts", "isDirectory ? problemOfSweep(db, now) : null", "problemOfSweep(db, now)", "only the directory notes when the sweep ran"],
+    ["sweep.ts", "  if (failed === 0) await updatePosition(openDirectory(metered), SWEPT, String(now));\n  const { healthy, problems } = await noteServiceHealth(metered, now);", "  const { healthy, problems } = await noteServiceHealth(metered, now);\n  if (failed === 0) await updatePosition(openDirectory(metered), SWEPT, String(now));", "a sweep that runs again finds that it has run"],
+    ["sweep.ts", "  const { wakeUps, after } = await findLate(db, position, now, Number.MAX_SAFE_INTEGER);", "  const { wakeUps, after } = await findLate(db, position, now, Number.MAX_SAFE_INTEGER);\n  await updatePosition(db, part, after);", "what a queue has not accepted is sent first the next time"],
+    ["service-health.ts", "now - Number(at) <= SWEPT_WITHIN_MS", "now - Number(at) < MINUTE_MS", "what the last sweep found is repeated for three minutes"],
   ]),
   ...faultsIn("", [
     ["delivery/attempts.ts", "min(${ATTEMPTS_KEPT}, 1 + coalesce", "(1 + coalesce", "a limited number of attempts is kept"],

@@ -117,6 +117,9 @@ describe("the sweep", () => {
     const overdue = { eventId: drafts[0]?.id ?? "", workspaceId, dueAt: NOW - HOUR_MS };
     await insertDeliveries(ids.map((subscriptionId) => ({ subscriptionId, ...overdue })));
     const woken: string[][] = [];
+    // What a queue has not accepted is sent first the next time.
+    const refusing = isolated({ DELIVERIES: REFUSING_QUEUE });
+    await expect(sweep(refusing.env, NOW)).rejects.toThrow("1 jobs of the sweep failed");
     for (let i = 0; i < 3; i++) {
       const { env, fast } = isolated();
       await sweep(env, NOW);
