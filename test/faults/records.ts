@@ -157,6 +157,7 @@ export const RECORDS: Fault[] = [
     ["workspaces.ts", "eq(itsWorkspace, workspaces.id), isNull(deletedAt)", "isNull(deletedAt)", "the portal shows no other workspace's subscription"],
     ["rows.ts", "> (${commaList(position.map", ">= (${commaList(position.map", "no page of an export repeats a row"],
     ["rows.ts", "(SELECT coalesce(sum(${countedBy}), 0) FROM", "(SELECT sum(${countedBy}) FROM", "a workspace without events has rows to move"],
+    ["write-guard.ts", "CASE WHEN ${isRevoked} THEN ${REFUSED + ENDED} WHEN NOT ${workspaces.accessGranted} THEN ${REFUSED + DENIED} ELSE", "CASE WHEN NOT ${workspaces.accessGranted} THEN ${REFUSED + DENIED} WHEN ${isRevoked} THEN ${REFUSED + ENDED} ELSE", "a write is refused with the code of an admission"],
     ["workspaces.ts", ".orderBy(createdAt).limit(1)", ".orderBy(sql`${createdAt} DESC`).limit(1)", "a new workspace hides no scheduled job that never runs"],
     ["audit-trail.ts", "    method === \"deleteWebhook\" ||\n", "", "a deletion that may have happened counts for the changes of a day"],
     ["rewrap.ts", "isUnderOther, isWritable(id), gt(", "isUnderOther, gt(", "a data key of a workspace that is moving is left out"],

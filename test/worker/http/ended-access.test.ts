@@ -78,6 +78,14 @@ const KEY_ENDINGS: Ending[] = [
     401,
     ({ keyId }) => Platform.rollApiKey({ keyId, overlapSeconds: 0 }),
   ],
+  [
+    "its key is revoked, and the workspace loses access",
+    401,
+    async ({ keyId, workspaceId }) => {
+      await Platform.revokeApiKey({ keyId });
+      await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    },
+  ],
   losesAccess,
   isErased,
 ];

@@ -299,6 +299,14 @@ describe("a call of a tool", () => {
     const response = await ask(call, { Authorization: `Bearer ${apiKey}` });
     expect(response.status).toBe(200);
     expect(await response.json()).toEqual(refusedCall("workspace_access_denied"));
+    const named = await post(apiKey, {
+      ...LIST_TOOLS,
+      id: "a",
+      method: "tools/call",
+      params: call,
+    });
+    expect(named.status).toBe(200);
+    expect(await named.json()).toEqual({ ...refusedCall("workspace_access_denied"), id: "a" });
   });
 
   test.each(["initialize", "tools/call", "tools/list"])(
