@@ -67,6 +67,8 @@ export const FLOOR: Fault[] = [
     ["key-ring.ts", "bytes?.length !== KEY_BYTES", "!bytes", "a key has 32 bytes"],
     ["key-ring.ts", "if (ring.has(id))", "if (false)", "no two keys have one id"],
     ["key-ring.ts", "if (known?.secret === secret)", "if (known)", "new keys are used at once"],
+    ["key-ring.ts", "([A-Za-z0-9_-]+):([A-Za-z0-9+/]+=*)\\s*$/", "([A-Za-z0-9]+):([A-Za-z0-9+/]+=*)\\s*$/", "the id of a key may have a hyphen"],
+    ["key-ring.ts", "(?:([A-Za-z0-9_-]+):)?([A-Za-z0-9+/]+=*)$/", "(?:([A-Za-z0-9]+):)?([A-Za-z0-9]+=*)$/", "any key of the platform is known"],
     ["seal.ts", "additionalData: encoder.encode(owner)", 'additionalData: encoder.encode("")', "what is encrypted for one cannot be given to another"],
     ["seal.ts", "crypto.getRandomValues(new Uint8Array(IV_BYTES))", "new Uint8Array(IV_BYTES)", "no nonce is used twice"],
     ["seal.ts", "const bytes = ring.get(keyId);", "const [bytes] = ring.values();", "what former keys encrypted can be read"],

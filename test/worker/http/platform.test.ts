@@ -19,8 +19,9 @@ import { interposed } from "../../support/interposed.ts";
 import { db } from "../../support/placement.ts";
 
 const KEY = btoa("p".repeat(32));
-const OLD = btoa("q".repeat(32));
-const fetch = deployedWith({ PLATFORM_KEYS: `crm:${KEY},old:${OLD}` });
+/** Its base64 has the characters that are neither letters nor digits. */
+const OLD = btoa("\xfb".repeat(32));
+const fetch = deployedWith({ PLATFORM_KEYS: `crm:${KEY},old_2-b:${OLD}` });
 
 /** Calls the endpoint. */
 function post<Body = unknown>(
@@ -105,9 +106,9 @@ describe("POST /platform", () => {
 
   test("notes in the audit trail which key called, and for whom", async () => {
     const { workspaceId } = await openWorkspace();
-    await post("/platform/ledger", { workspaceId, actor: "Ada" }, { token: `old:${OLD}` });
+    await post("/platform/ledger", { workspaceId, actor: "Ada" }, { token: `old_2-b:${OLD}` });
     const [noted] = (await Platform.listAuditTrail({ workspaceId })).items;
-    const call = { method: "ledger", actor: "Ada", via: "https:old", result: "ok" };
+    const call = { method: "ledger", actor: "Ada", via: "https:old_2-b", result: "ok" };
     expect(noted).toMatchObject(call);
   });
 
