@@ -313,5 +313,10 @@ export const EVENTS: Fault[] = [
     ["history/failing.ts", "type ? eq(deliveries.type, type)", "type ? sql`0`", "failures are listed by event type"],
     ["history/failing.ts", "limit + 1, most", "limit, most", "a page of failures of one webhook that is just full is the last one"],
     ["subscriptions/subscriptions.ts", "  const initial: Record<string, unknown> = { ...INITIAL_STATE };", "  const { concurrency, slow, ...initial }: Record<string, unknown> = INITIAL_STATE;", "another URL begins with one request at a time"],
+    ["delivery/response.ts", "value.split(/[\\s,;=]+/)", "value.split(/[\\s]+/)", "each part of a header's value is masked, however it is separated"],
+    ["delivery/response.ts", "^(bearer|basic|token|digest)$", "^(bearer)$", "the name of a scheme is no secret"],
+    ["delivery/response.ts", "/^basic +(\\S+)$/i", "/^Basic +(\\S+)$/", "a secret in Basic credentials is masked, in whatever case the scheme is written"],
+    ["delivery/response.ts", "credentials.indexOf(\":\") + 1", "credentials.lastIndexOf(\":\") + 1", "a password with a colon is masked whole"],
+    ["delivery/post.ts", "status >= 520 && status <= 530", "status >= 520", "a status above 530 is the endpoint's own"],
   ]),
 ];

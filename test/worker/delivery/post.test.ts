@@ -13,7 +13,7 @@ async function postTo(url: string) {
 }
 
 describe("a request", () => {
-  test.each([200, 204, 299, 301, 302, 303, 307, 308, 400, 410, 429, 503])(
+  test.each([200, 204, 299, 301, 302, 303, 307, 308, 400, 410, 429, 503, 519, 531])(
     "that is answered with %i ends with that status, and no redirect is followed",
     async (status) => {
       const url = subscriberUrl(`status-${status}`);

@@ -367,11 +367,41 @@ test("a value of four characters is masked, and one of three is not", async () =
   expect(stored).toMatchObject({ body: "*** xyz" });
 });
 
-test("neither the name of a scheme nor a header of ours is masked", async () => {
-  const body = "Bearer webhooks/1";
-  const sent = { Authorization: "Bearer sesame", "User-Agent": "webhooks/1" };
-  expect(await storedWith({ body }, sent)).toMatchObject({ body });
+test.each([
+  [" ", "to ***"],
+  [",", "to ***"],
+  [";", "to ***"],
+  ["=", "to ***"],
+  [".", "to sesame"],
+])("of a value, the part behind %j is masked as in: %s", async (separator, body) => {
+  const sent = { "X-One": `open${separator}sesame` };
+  expect(await storedWith({ body: "to sesame" }, sent)).toMatchObject({ body });
 });
+
+test.each([
+  ["Bearer", "Bearer webhooks/1"],
+  ["basic", "basic webhooks/1"],
+  ["Token", "Token webhooks/1"],
+  ["Digest", "Digest webhooks/1"],
+  ["Sesame", "*** webhooks/1"],
+])("neither the name of a scheme nor a header of ours is masked: %s", async (scheme, body) => {
+  const sent = { Authorization: `${scheme} sesame`, "User-Agent": "webhooks/1" };
+  expect(await storedWith({ body: `${scheme} webhooks/1` }, sent)).toMatchObject({ body });
+});
+
+test.each([
+  ["Basic", "sesame", "pass=***"],
+  ["basic", "sesame", "pass=***"],
+  ["Basic", "sesame:street", "pass=***"],
+  ["Bearer", "sesame", "pass=sesame"],
+])(
+  "of credentials of the scheme %s, the password %s is masked if it is Basic: %s",
+  async (...row) => {
+    const [scheme, password, body] = row;
+    const sent = { Authorization: `${scheme} ${btoa(`ada:${password}`)}` };
+    expect(await storedWith({ body: `pass=${password}` }, sent)).toMatchObject({ body });
+  },
+);
 
 test.each(["location", "error"])("a secret in the %s of a response is masked", async (name) => {
   const stored = await storedWith({}, { "X-One": "sesame" }, { [name]: "to sesame" });
