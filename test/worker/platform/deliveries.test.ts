@@ -297,14 +297,16 @@ describe("readDelivery", () => {
     const last = { attempt: ATTEMPTS_KEPT - 1, at: T0 + ATTEMPTS_KEPT - 2 };
     const outcome = { outcome: "answered", status: 500, durationMs: 1 } as const;
     await db.insert(attempts).values({ subscriptionId: id, eventId, ...last, ...outcome });
-    for (const [i, status] of [501, 502, 503].entries()) {
+    const timedOut = { kind: "timed_out" } as const;
+    for (const [i, ended] of [answered(501), answered(502), timedOut].entries()) {
       await allowProbes(id);
-      await dispatchAt(T0 + (i + 1) * HOUR_MS, [id], answered(status));
+      await dispatchAt(T0 + (i + 1) * HOUR_MS, [id], ended);
     }
     const { attemptLog } = await Platform.readDelivery({ webhookId: id, eventId });
     expect(attemptLog.map(({ at, status }) => [at, status])).toEqual([
       [isoTime(T0 + ATTEMPTS_KEPT - 2), 500],
-      [isoTime(T0 + 3 * HOUR_MS), 503],
+      // It replaces one that had a status.
+      [isoTime(T0 + 3 * HOUR_MS), null],
     ]);
   });
 });
