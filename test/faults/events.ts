@@ -319,5 +319,6 @@ export const EVENTS: Fault[] = [
     ["delivery/response.ts", "credentials.indexOf(\":\") + 1", "credentials.lastIndexOf(\":\") + 1", "a password with a colon is masked whole"],
     ["delivery/post.ts", "status >= 520 && status <= 530", "status >= 520", "a status above 530 is the endpoint's own"],
     ["delivery/attempts.ts", "set: mapColumns(attempts, [...DETAILS], excluded),", "set: mapColumns(attempts, [...DETAILS], (column) => sql`coalesce(${excluded(column)}, ${column})`),", "the last stored attempt has no status of the one that it replaces"],
+    ["subscriptions/rotation.ts", "(SELECT count(*) ${signing}) <", "(SELECT count(*) FROM json_each(${earlierSecrets})) <", "a secret that is no longer valid leaves room for another one"],
   ]),
 ];

@@ -140,6 +140,9 @@ describe("rotateWebhookSecret", () => {
     const before = await subscriptionRow(id);
     expect(await errorOf(rotateSecret(db, KEYS, id, 60, Date.now()))).toContain("overlapSeconds 0");
     expect(await subscriptionRow(id)).toEqual(before);
+    // Once they are no longer valid, there is room for another one.
+    await rotateSecret(db, KEYS, id, 60, Date.now() + 60_000);
+    expect((await subscriptionRow(id)).earlierSecrets).toHaveLength(1);
     await rotateSecret(db, KEYS, id, 0, Date.now());
     expect(await subscriptionRow(id)).toMatchObject({ earlierSecrets: null });
   });
