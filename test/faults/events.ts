@@ -320,5 +320,10 @@ export const EVENTS: Fault[] = [
     ["delivery/post.ts", "status >= 520 && status <= 530", "status >= 520", "a status above 530 is the endpoint's own"],
     ["delivery/attempts.ts", "set: mapColumns(attempts, [...DETAILS], excluded),", "set: mapColumns(attempts, [...DETAILS], (column) => sql`coalesce(${excluded(column)}, ${column})`),", "the last stored attempt has no status of the one that it replaces"],
     ["subscriptions/rotation.ts", "(SELECT count(*) ${signing}) <", "(SELECT count(*) FROM json_each(${earlierSecrets})) <", "a secret that is no longer valid leaves room for another one"],
+    ["delivery/due.ts", "ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT})\n      WHERE ${which}", "ORDER BY ${deliveries.eventId} LIMIT ${LIMIT})\n      WHERE ${which}", "of more due deliveries than one claim takes, those that are due first are claimed first"],
+    ["delivery/ending.ts", "SELECT sum(${failedOf(", "SELECT max(${failedOf(", "failures of two events of different types disable a subscription"],
+    ["dispatch/deliver.ts", "const ofTypes = [...Map.groupBy(held, ({ type }) => type).values()];", "const ofTypes = [held];", "each open circuit lets a probe through"],
+    ["dispatch/consumer.ts", "if (count.delivered + count.failed > 0)", "if (count.delivered > 0)", "a dispatch is logged, though none of its attempts succeeded"],
+    ["delivery/send.ts", "attempt: delivery.attemptsMade + 1,", "attempt: delivery.stepsUsed + 1,", "the log numbers an attempt among all of its delivery, also after a resend"],
   ]),
 ];

@@ -23,6 +23,7 @@ import {
   owedToMany,
   REFUSING_QUEUE,
   receivedBy,
+  setDeliveries,
   setSubscription,
   statesOf,
   subscriber,
@@ -255,10 +256,16 @@ describe("a batch", () => {
   test("logs the status of each attempt that failed, and how many milliseconds it took", async () => {
     const startedAt = Date.now();
     const { id } = await owed(1, startedAt, { behaviour: "status-500" });
+    // Those before it was resent count, too.
+    await setDeliveries(id, { attemptsMade: 7, stepsUsed: 0 });
     await consumeFor([id], isolated().env);
     const logged = lines.map((line) => JSON.parse(line));
-    const { status, durationMs } = logged.find(({ event }) => event === "attempt_failed");
-    expect(status).toBe(500);
+    const { status, durationMs, attempt } = logged.find(({ event }) => event === "attempt_failed");
+    expect([status, attempt]).toEqual([500, 8]);
+    // Their number is logged, though none has succeeded.
+    expect(logged).toContainEqual(
+      expect.objectContaining({ event: "dispatched", delivered: 0, failed: 1 }),
+    );
     expect(durationMs).toBeGreaterThanOrEqual(0);
     expect(durationMs).toSatisfy(Number.isInteger);
     expect(durationMs).toBeLessThanOrEqual(Date.now() - startedAt);

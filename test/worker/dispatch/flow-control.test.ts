@@ -6,6 +6,7 @@ import { DISABLE_AFTER_MS, RETRY_WAITS_SECONDS } from "../../../src/contract/lim
 import { commit } from "../../../src/db/client.ts";
 import { PRIORITY, replays } from "../../../src/db/schema.ts";
 import type { Outcome, PendingDelivery } from "../../../src/delivery/policy.ts";
+import { CLAIM_MAX } from "../../../src/dispatch/claims.ts";
 import { announce, draftEvent } from "../../../src/events/outbox.ts";
 import type { PageBody } from "../../../src/http/paging.ts";
 import {
@@ -98,8 +99,8 @@ describe("pending deliveries of a subscription", () => {
     expect(posts).toEqual(drafts.map((draft) => draft.id).toReversed());
   });
 
-  test("of one priority are sent in the order of their due times", async () => {
-    const { id, drafts } = await owed(3, NOW);
+  test("of one priority are sent in the order of their due times, also beyond one claim", async () => {
+    const { id, drafts } = await owed(CLAIM_MAX.fast + 1, NOW);
     for (const [i, draft] of drafts.entries())
       await setDeliveries(id, { dueAt: NOW - i }, draft.id);
     const { posts, attempt } = subscriber();
@@ -249,6 +250,21 @@ describe("an open circuit", () => {
     await dispatchAt(NOW, [id], attempt);
     expect(posts).toEqual([drafts[3]?.id]);
   });
+});
+
+test("Open circuits of two event types each let a probe through", async () => {
+  const { id, workspaceId } = await subscribedToBoth();
+  await announceRuns(workspaceId, 2, NOW);
+  await announceLeads(workspaceId, 2, NOW);
+  const { circuits, ...failing } = failingSince(NOW - HOUR_MS, 9);
+  const { "lead.created": circuit } = circuits;
+  await setSubscription(id, { ...failing, circuits: { ...circuits, "run.completed": circuit } });
+  const types: WebhookEvent[] = [];
+  await dispatchAt(NOW, [id], async ({ type }) => {
+    types.push(type);
+    return REJECTED;
+  });
+  expect(types.toSorted()).toEqual(["lead.created", "run.completed"]);
 });
 
 describe("a resend", () => {
@@ -432,15 +448,18 @@ describe("a subscription is disabled", () => {
     expect(await subscriptionRow(id)).toMatchObject({ failures: 10, disabledAt: END });
   });
 
-  test("not by failures of an event type that was removed since", async () => {
+  test.each<[string, WebhookEvent[], object, number | null]>([
+    ["by failures of one event of each type", ["lead.created", "run.completed"], {}, END],
+    ["not by failures of a type that was removed since", ["lead.created"], { pending: 1 }, null],
+  ])("%s", async (_, events, pending, disabledAt) => {
     const { id, workspaceId } = await subscribedToBoth();
     await announceRuns(workspaceId, 1, T0);
     await announceLeads(workspaceId, 1, T0);
     await failNineTimes(id);
-    await Platform.updateWebhook({ webhookId: id, events: ["lead.created"] });
+    await Platform.updateWebhook({ webhookId: id, events });
     await failAt(id, [END]);
-    expect(await statesOf(id)).toEqual({ pending: 1, cancelled: 1 });
-    expect(await subscriptionRow(id)).toMatchObject({ failingSince: T0, disabledAt: null });
+    expect(await statesOf(id)).toEqual({ cancelled: disabledAt ? 2 : 1, ...pending });
+    expect(await subscriptionRow(id)).toMatchObject({ failingSince: T0, disabledAt });
   });
 
   test("not by failures from before its workspace lost access", async () => {
