@@ -325,5 +325,12 @@ export const EVENTS: Fault[] = [
     ["dispatch/deliver.ts", "const ofTypes = [...Map.groupBy(held, ({ type }) => type).values()];", "const ofTypes = [held];", "each open circuit lets a probe through"],
     ["dispatch/consumer.ts", "if (count.delivered + count.failed > 0)", "if (count.delivered > 0)", "a dispatch is logged, though none of its attempts succeeded"],
     ["delivery/send.ts", "attempt: delivery.attemptsMade + 1,", "attempt: delivery.stepsUsed + 1,", "the log numbers an attempt among all of its delivery, also after a resend"],
+    ["dispatch/claims.ts", "GROUP BY ${deliveries.workspaceId}, ${deliveries.replayId})", "GROUP BY ${deliveries.workspaceId})", "two replays that one dispatch sends each have their own numbers"],
+    ["replay/replay.ts", "wanted.length === 0 && next === null && !replayId;", "wanted.length === 0 && next === null;", "a replay whose last part sends nothing is done"],
+    ["replay/replay.ts", "type: type ?? null, status: status ?? null }", "type: null, status: status ?? null }", "a replay keeps its event type in every part"],
+    ["replay/replay.ts", "status: status ?? null }", "status: null }", "a replay keeps its status in every part"],
+    ["replay/replays.ts", "    restored = await commit(db, restoreDeliveries(replay, now));", "    await commit(db, restoreDeliveries(replay, now));\n    restored = 0;", "a stopped replay takes back all that it has not sent"],
+    ["replay/replays.ts", "and(isReplay(replay), isNull(replays.endedAt))", "isReplay(replay)", "a call that read a replay before it ended does not change its result"],
+    ["history/health.ts", "isoTime(Math.min(...times))", "isoTime(times[0] as number)", "what a subscription did not get begins with the oldest event, in whatever state"],
   ]),
 ];

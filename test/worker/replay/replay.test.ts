@@ -384,6 +384,25 @@ describe("what a subscription did not get", () => {
     expect(await sinceOf(id)).toBe(null);
   });
 
+  test.each(["exhausted", "cancelled", "retrying"] as const)(
+    "begins with the oldest event, which is %s, though others are in other states",
+    async (oldest) => {
+      const { id, workspaceId } = await owed(0, T0);
+      const rows = {
+        exhausted: { state: "exhausted", settledAt: NOW },
+        cancelled: { state: "cancelled", settledAt: NOW },
+        retrying: { priority: PRIORITY.retry, stepsUsed: 1, lastAt: T0 },
+      } as const;
+      for (const [state, row] of Object.entries(rows))
+        await setDeliveries(
+          id,
+          row,
+          await announceOne(workspaceId, state === oldest ? T0 : T0 + 1),
+        );
+      expect(await sinceOf(id)).toBe(isoTime(T0));
+    },
+  );
+
   test("begins with what failed since the last success before it was disabled", async () => {
     const { id } = await owed(1, T0);
     await setDeliveries(id, { state: "exhausted", settledAt: T0 + 2 });

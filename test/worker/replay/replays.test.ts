@@ -9,6 +9,7 @@ import {
   RESENDS_PENDING_MAX,
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, isoTime, MINUTE_MS } from "../../../src/contract/time.ts";
+import { CLEANUP_MAX } from "../../../src/db/budget.ts";
 import { connect } from "../../../src/db/client.ts";
 import { PRIORITY, type ReplayFilter, replays, workspaces } from "../../../src/db/schema.ts";
 import {
@@ -18,7 +19,13 @@ import {
   REDELIVERY_EXAMINED_MAX,
   sendAgain,
 } from "../../../src/replay/replay.ts";
-import { endIfDone, findReplay, findUnended, listReplaysOf } from "../../../src/replay/replays.ts";
+import {
+  endIfDone,
+  findReplay,
+  findUnended,
+  listReplaysOf,
+  stop,
+} from "../../../src/replay/replays.ts";
 import { sweep } from "../../../src/sweep.ts";
 import {
   deployedWith,
@@ -202,6 +209,18 @@ describe("a replay", () => {
     expect((await Platform.listReplays({ webhookId })).items).toHaveLength(1);
   });
 
+  test.each<[string, object]>([
+    ["type", { type: "automation.status_changed" }],
+    ["status", { status: "5xx" }],
+    ["states", { states: ["exhausted"] }],
+  ])("keeps its %s in every part", async (_, range) => {
+    const { webhookId, since } = await withParts(1);
+    const begun = await Platform.redeliver({ webhookId, since, states: ["missed"], ...range });
+    const again = { webhookId, since, cursor: begun.nextCursor };
+    expect(await Platform.redeliver(again)).toEqual({ count: 0, nextCursor: null });
+    expect(await replayOf(webhookId)).toMatchObject({ isExamining: false, scheduled: 0 });
+  });
+
   test("counts each delivery once, even if two calls continue it at the same moment", async () => {
     const { webhookId, since } = await withParts(1);
     await Platform.redeliver({ webhookId, since });
@@ -262,6 +281,8 @@ describe("a replay", () => {
   test("ends as interrupted with a subscription that is disabled", async () => {
     const { webhookId, since } = await withParts(1);
     await Platform.redeliver({ webhookId, since });
+    const { replayId } = await replayOf(webhookId);
+    const before = await findReplay(db, webhookId, replayId, "replayId");
     await Platform.disableWebhook({ webhookId });
     await advanceAll(Date.now() + HOUR_MS);
     const ended = await replayOf(webhookId);
@@ -272,6 +293,9 @@ describe("a replay", () => {
     expect(await replayOf(webhookId)).toEqual(ended);
     expect(await changesOf(webhookId)).toEqual(["disableWebhook", "redeliver"]);
     expect(await statesOf(webhookId)).toEqual({ pending: 1 });
+    // Nor does a call that read it before stop it.
+    await stop(db, before, Date.now(), () => true);
+    expect(await replayOf(webhookId)).toEqual(ended);
   });
 
   const disableAndEnable = async (webhookId: string) => {
@@ -377,6 +401,16 @@ describe("a replay that is stopped", () => {
     await Platform.redeliver({ webhookId, eventIds: [delivered] });
     const again = await Platform.readDelivery({ webhookId, eventId: delivered });
     expect(again).toMatchObject({ state: "pending", attemptLog });
+  });
+
+  test("leaves each delivery in its state, though one transaction does not take all of them", async () => {
+    const { webhookId, since } = await withEvents(CLEANUP_MAX + 1, "exhausted");
+    const { nextCursor: cursor } = await Platform.redeliver({ webhookId, since });
+    await Platform.redeliver({ webhookId, since, cursor });
+    expect(await statesOf(webhookId)).toEqual({ pending: CLEANUP_MAX + 1 });
+    const { replayId } = await replayOf(webhookId);
+    await Platform.stopReplay({ webhookId, replayId });
+    expect(await statesOf(webhookId)).toEqual({ exhausted: CLEANUP_MAX + 1 });
   });
 
   test("is not continued by anybody, nor by a call that read it before", async () => {
@@ -573,6 +607,20 @@ describe("the replays of a subscription", () => {
       await db.delete(replays).where(eq(replays.workspaceId, workspaceId));
   });
 
+  test("have numbers of their own, though one dispatch sends what both have scheduled", async () => {
+    const { webhookId, workspaceId, since, ids } = await withEvents(2);
+    await Platform.redeliver({ webhookId, since });
+    await storeEvents(workspaceId, webhookId, 3, Date.now() - HOUR_MS, "missed");
+    await Platform.redeliver({ webhookId, since, states: ["missed"] });
+    await deliverAll(webhookId, ids.slice(1));
+    const { items } = await Platform.listReplays({ webhookId });
+    const numbers = items.map(({ delivered, failed }) => [delivered, failed]);
+    expect(numbers.toSorted()).toEqual([
+      [1, 1],
+      [3, 0],
+    ]);
+  });
+
   test("are deleted with it", async () => {
     const { webhookId, workspaceId } = await withEvents(1);
     await insertReplays(workspaceId, webhookId, [null, 1]);
@@ -699,6 +747,9 @@ describe("the events that a workspace sends again in an hour", () => {
     // Nothing of it waits, but it is not done yet.
     const begun = { isExamining: true, scheduled: 0, result: null };
     expect(await replayOf(webhookId)).toMatchObject(begun);
+    await Platform.redeliver({ webhookId, since, cursor: nextCursor });
+    const done = { isExamining: false, scheduled: 0, result: "done" };
+    expect(await replayOf(webhookId)).toMatchObject(done);
   });
 
   test("are not those of a resend that is rejected", async () => {
