@@ -332,5 +332,8 @@ export const EVENTS: Fault[] = [
     ["replay/replays.ts", "    restored = await commit(db, restoreDeliveries(replay, now));", "    await commit(db, restoreDeliveries(replay, now));\n    restored = 0;", "a stopped replay takes back all that it has not sent"],
     ["replay/replays.ts", "and(isReplay(replay), isNull(replays.endedAt))", "isReplay(replay)", "a call that read a replay before it ended does not change its result"],
     ["history/health.ts", "isoTime(Math.min(...times))", "isoTime(times[0] as number)", "what a subscription did not get begins with the oldest event, in whatever state"],
+    ["history/health.ts", ".orderBy(...sortNewest({ at: subscriptions.createdAt, id: subscriptions.id }));", ".orderBy(sql`${subscriptions.id} DESC`);", "the portal lists webhooks newest first"],
+    ["history/health.ts", "failures.filter(isIts)", "failures", "a webhook without failures shows none of another one"],
+    ["history/health.ts", "delivered + failed === 0 ? null", "delivered === 0 ? null", "a success rate of 0 is not taken for none"],
   ]),
 ];

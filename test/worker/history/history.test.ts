@@ -47,6 +47,7 @@ import {
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { openPortal } from "../../support/portal.ts";
 import { damageLead } from "../../support/record.ts";
+import { insertSubscriptions } from "../../support/rows.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 
 const TODAY = Date.UTC(2026, 10, 21);
@@ -464,6 +465,9 @@ describe("the health of a subscription", () => {
     jumpTo(now);
     const { id, workspaceId } = await owed(3, now);
     expect(await healthOf(id)).toMatchObject({ successRate: null });
+    const { id: failing } = await owed(1, now);
+    await failAt(failing, [now]);
+    expect(await healthOf(failing)).toMatchObject({ successRate: 0 });
     await dispatchAt(now, [id], answered(200));
     const [draft] = await announceLeads(workspaceId, 1, now);
     await dispatchAt(now + 1, [id], answered(400));
@@ -593,6 +597,26 @@ describe("the health of a subscription", () => {
     const health = await findSubscriptionHealth(connect(DB), env, id);
     expect(health).toMatchObject({ pending: 0, retrying: 300 });
     expect(rows.read).toBeLessThan(800 + 100);
+  });
+
+  test("of each webhook in a list is its own, that of the newest webhook first", async () => {
+    const workspaceId = await createWorkspace();
+    const idOf = (name: string) => `whk_${name}${workspaceId}`;
+    const createdAt = Object.entries({ a: 2, b: 1, c: 3 });
+    await insertSubscriptions(
+      createdAt.map(([name, at]) => ({
+        ...{ id: idOf(name), workspaceId, createdAt: at },
+        events: ["lead.created" as const],
+      })),
+    );
+    await announceLeads(workspaceId, 1, TODAY);
+    await setDeliveries(idOf("b"), RETRYING);
+    const { items } = await Platform.listWebhooks({ workspaceId });
+    expect(items.map(({ webhookId, lastFailure }) => [webhookId, lastFailure?.status])).toEqual([
+      [idOf("c"), undefined],
+      [idOf("a"), undefined],
+      [idOf("b"), 500],
+    ]);
   });
 
   test("of a list is read without counting deliveries", async () => {
