@@ -335,5 +335,7 @@ export const EVENTS: Fault[] = [
     ["history/health.ts", ".orderBy(...sortNewest({ at: subscriptions.createdAt, id: subscriptions.id }));", ".orderBy(sql`${subscriptions.id} DESC`);", "the portal lists webhooks newest first"],
     ["history/health.ts", "failures.filter(isIts)", "failures", "a webhook without failures shows none of another one"],
     ["history/health.ts", "delivered + failed === 0 ? null", "delivered === 0 ? null", "a success rate of 0 is not taken for none"],
+    ["endpoints/headers.ts", "const NAME = /^[\\w!#$%&'*+.^`|~-]{1,100}$/;", "const NAME = /^[\\w-]{1,100}$/;", "a header may have any name that RFC 9110 allows"],
+    ["endpoints/headers.ts", "[ -~]{1,", "[ -}]{1,", "a header's value may have any visible ASCII character"],
   ]),
 ];

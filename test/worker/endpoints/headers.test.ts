@@ -202,6 +202,14 @@ test.each<[what: string, headers: (size: number) => Record<string, string>, max:
   expect([isValid(max), isValid(max + 1)]).toEqual([true, false]);
 });
 
+test.each(["x", "_.-9Z", "!#$%&'*+^`|~"])("%j is a name of a custom header", (name) => {
+  expect(CustomHeaders.safeParse({ [name]: "x" }).success).toBe(true);
+});
+
+test.each(["!", "~", "a b"])("%j is a value of a custom header", (value) => {
+  expect(CustomHeaders.safeParse({ "X-Header": value }).success).toBe(true);
+});
+
 test.each(["", "a b", "é", "a:", "x\ny"])("%j is no name of a custom header", (name) => {
   expect(CustomHeaders.safeParse({ [name]: "x" }).success).toBe(false);
 });
