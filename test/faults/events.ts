@@ -337,5 +337,8 @@ export const EVENTS: Fault[] = [
     ["history/health.ts", "delivered + failed === 0 ? null", "delivered === 0 ? null", "a success rate of 0 is not taken for none"],
     ["endpoints/headers.ts", "const NAME = /^[\\w!#$%&'*+.^`|~-]{1,100}$/;", "const NAME = /^[\\w-]{1,100}$/;", "a header may have any name that RFC 9110 allows"],
     ["endpoints/headers.ts", "[ -~]{1,", "[ -}]{1,", "a header's value may have any visible ASCII character"],
+    ["email/notification.ts", "events: [...new Set(types)],", "events: types,", "an e-mail about several subscriptions names each event type once"],
+    ["email/notification.ts", "subscriptionIds: subjects.map(", "subscriptionIds: found.map(", "an e-mail names none of its subscriptions that works again"],
+    ["email/notification.ts", "if (kind === \"rejecting\") return Math.min(", "if (kind === \"rejecting\") return Math.max(", "an e-mail says since when the first of several types is rejected"],
   ]),
 ];

@@ -221,7 +221,12 @@ describe("administrators are notified that an event type is rejected", () => {
     });
     expect(await sweepAt(DUE + HOUR_MS - 1)).toEqual([]);
     const [mail] = await sweepAt(DUE + HOUR_MS);
-    expect(mail?.text).toContain("Changement d’état d’une automatisation, Exécution terminée\n");
+    for (const part of [
+      "Changement d’état d’une automatisation, Exécution terminée\n",
+      // Since when the first of them is rejected.
+      "depuis le 5 janvier 2026 à 12:34",
+    ])
+      expect(mail?.text).toContain(part);
     expect(await sweepAt(DUE + 3 * HOUR_MS)).toEqual([]);
   });
 });
@@ -371,11 +376,25 @@ describe("subscriptions of a workspace to one host", () => {
     const { ids } = await failingAt(many(20), admins);
     const sent = await sweepAt(DUE);
     expect(sent.map(({ to }) => to).toSorted()).toEqual(admins);
-    expect(sent[0]?.text).toContain("20 webhooks de");
+    for (const part of ["20 webhooks de", "concernés\u00a0: Nouveau lead\n"])
+      expect(sent[0]?.text).toContain(part);
     for (const id of ids) expect(sent[0]?.text).toContain(id);
     const announced = await Promise.all(ids.map((id) => announcedOf(id, "failing")));
     const emails = announced.map((email) => email?.emails ?? 0);
     expect(emails.toSorted((a, b) => b - a)).toEqual([2, ...Array(19).fill(0)]);
+  });
+
+  test("are named if they still fail when the e-mail is sent", async () => {
+    const [first = "", second = ""] = (await failingAt(many(2))).ids;
+    const mail = mailbox(() => mail.tried.length === 1);
+    await mail.sweepAt(DUE);
+    await setSubscription(first, { failingSince: null });
+    await mail.consumeAt(DUE + HOUR_MS);
+    const named = mail.tried.map(({ text }) => [first, second].map((id) => text.includes(id)));
+    expect(named).toEqual([
+      [true, true],
+      [false, true],
+    ]);
   });
 
   test("are notified of the last attempt at any of them", async () => {
