@@ -340,5 +340,7 @@ export const EVENTS: Fault[] = [
     ["email/notification.ts", "events: [...new Set(types)],", "events: types,", "an e-mail about several subscriptions names each event type once"],
     ["email/notification.ts", "subscriptionIds: subjects.map(", "subscriptionIds: found.map(", "an e-mail names none of its subscriptions that works again"],
     ["email/notification.ts", "if (kind === \"rejecting\") return Math.min(", "if (kind === \"rejecting\") return Math.max(", "an e-mail says since when the first of several types is rejected"],
+    ["delivery/due.ts", "ORDER BY ordered.takes_turns, ordered.position,", "ORDER BY ordered.position,", "resends come before all other deliveries, of whatever types"],
+    ["dispatch/deliver.ts", "chooseProbe(candidates, random())", "chooseProbe(candidates, 0)", "a probe is the newest or the oldest event, at random"],
   ]),
 ];

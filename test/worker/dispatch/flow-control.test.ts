@@ -7,6 +7,7 @@ import { commit } from "../../../src/db/client.ts";
 import { PRIORITY, replays } from "../../../src/db/schema.ts";
 import type { Outcome, PendingDelivery } from "../../../src/delivery/policy.ts";
 import { CLAIM_MAX } from "../../../src/dispatch/claims.ts";
+import { deliver } from "../../../src/dispatch/deliver.ts";
 import { announce, draftEvent } from "../../../src/events/outbox.ts";
 import type { PageBody } from "../../../src/http/paging.ts";
 import {
@@ -33,6 +34,7 @@ import {
   MINUTE_MS,
   observedDatabase,
   owed,
+  portsAt,
   redeliver,
   setDeliveries,
   setSubscription,
@@ -110,14 +112,17 @@ describe("pending deliveries of a subscription", () => {
 
   test("take turns by event type, so that none waits for the backlog of another", async () => {
     const { id, workspaceId } = await subscribedToBoth();
-    await announceRuns(workspaceId, 120, NOW - HOUR_MS);
+    const resent = (await announceRuns(workspaceId, 122, NOW - HOUR_MS)).slice(0, 2);
     await announceLeads(workspaceId, 3, NOW);
-    const types: WebhookEvent[] = [];
-    await dispatchAt(NOW, [id], async ({ type }) => {
-      types.push(type);
+    // Resends take no turn.
+    for (const eventId of resent) await setDeliveries(id, { priority: PRIORITY.resend }, eventId);
+    const posts: [type: WebhookEvent, isResent: boolean][] = [];
+    await dispatchAt(NOW, [id], async ({ type, eventId }) => {
+      posts.push([type, resent.includes(eventId)]);
       return OK;
     });
-    expect(types.slice(0, 6).filter((type) => type === "lead.created")).toHaveLength(3);
+    expect(posts.slice(0, 3).map(([, isResent]) => isResent)).toEqual([true, true, false]);
+    expect(posts.slice(0, 8).filter(([type]) => type === "lead.created")).toHaveLength(3);
   });
 });
 
@@ -239,16 +244,18 @@ describe("an open circuit", () => {
     expect(posts).toHaveLength(isSent ? 2 : 1);
   });
 
-  test("probes with an event that was not tried yet, the newest or the oldest", async () => {
+  test.each([
+    ["newest", 0, 3],
+    ["oldest", 0.9, 1],
+  ])("probes at random with the %s event that was not tried yet: %d", async (_, random, probe) => {
     const { id, drafts } = await owed(4, NOW);
     await setSubscription(id, failingSince(NOW - HOUR_MS, 9, NOW));
     for (const [i, draft] of drafts.entries())
       await setDeliveries(id, { dueAt: NOW - 4 + i }, draft.id);
     await setDeliveries(id, { priority: PRIORITY.retry, firstAt: NOW - 1 }, drafts[0]?.id);
     const { posts, attempt } = subscriber(() => REJECTED);
-    // The random number of these ports is 0.
-    await dispatchAt(NOW, [id], attempt);
-    expect(posts).toEqual([drafts[3]?.id]);
+    await deliver(db, id, "fast", { ...portsAt(NOW, attempt), random: () => random }, 6);
+    expect(posts).toEqual([drafts[probe]?.id]);
   });
 });
 
