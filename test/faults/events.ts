@@ -342,5 +342,6 @@ export const EVENTS: Fault[] = [
     ["email/notification.ts", "if (kind === \"rejecting\") return Math.min(", "if (kind === \"rejecting\") return Math.max(", "an e-mail says since when the first of several types is rejected"],
     ["delivery/due.ts", "ORDER BY ordered.takes_turns, ordered.position,", "ORDER BY ordered.position,", "resends come before all other deliveries, of whatever types"],
     ["dispatch/deliver.ts", "chooseProbe(candidates, random())", "chooseProbe(candidates, 0)", "a probe is the newest or the oldest event, at random"],
+    ["delivery/ending.ts", " AND ${subscriptions.hasToEnd} AND ${IS_WRITABLE}`;", " AND ${subscriptions.hasToEnd}`;", "a dispatch ends nothing once its workspace is about to move"],
   ]),
 ];

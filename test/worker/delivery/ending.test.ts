@@ -80,15 +80,24 @@ test("a dispatch ends nothing while another one leases the subscription", async 
   expect((await statesOf(id)).pending).toBeUndefined();
 });
 
-test("a dispatch ends nothing once another one has leased the subscription", async () => {
-  const { id } = await owed(1, NOW);
+const setWriteLock = (workspaceId: string, writeLock: "draining" | null) =>
+  db.update(workspaces).set({ writeLock }).where(eq(workspaces.id, workspaceId)).run();
+
+test.each<[when: string, happen: (id: string, workspaceId: string) => Promise<unknown>]>([
+  [
+    "another one has leased the subscription",
+    (id) => setSubscription(id, { leasedBy: "another", leasedUntil: NOW + LEASE_MS }),
+  ],
+  ["its workspace is about to move", (_, workspaceId) => setWriteLock(workspaceId, "draining")],
+])("a dispatch ends nothing once %s", async (_, happen) => {
+  const { id, workspaceId } = await owed(1, NOW);
   await commit(db, disableSubscription(id, NOW));
-  const lease = { leasedBy: "another", leasedUntil: NOW + LEASE_MS };
   const { DB } = observedDatabase({
-    before: async (trip) => void (trip === 2 && (await setSubscription(id, lease))),
+    before: async (trip) => void (trip === 2 && (await happen(id, workspaceId))),
   });
   await dispatchOn(DB, NOW, [id], OK);
   expect(await statesOf(id)).toEqual({ pending: 1 });
+  await setWriteLock(workspaceId, null);
 });
 
 describe("a subscription that", () => {
