@@ -343,5 +343,6 @@ export const EVENTS: Fault[] = [
     ["delivery/due.ts", "ORDER BY ordered.takes_turns, ordered.position,", "ORDER BY ordered.position,", "resends come before all other deliveries, of whatever types"],
     ["dispatch/deliver.ts", "chooseProbe(candidates, random())", "chooseProbe(candidates, 0)", "a probe is the newest or the oldest event, at random"],
     ["delivery/ending.ts", " AND ${subscriptions.hasToEnd} AND ${IS_WRITABLE}`;", " AND ${subscriptions.hasToEnd}`;", "a dispatch ends nothing once its workspace is about to move"],
+    ["replay/replay.ts", "return candidate.outcome !== null && candidate.outcome !== \"answered\";", "return candidate.outcome !== null && candidate.status === null;", "a status that Cloudflare gave in an endpoint's place is no response of it"],
   ]),
 ];
