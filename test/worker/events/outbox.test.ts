@@ -174,6 +174,18 @@ test("an event is not announced if its condition does not hold", async () => {
   }
 });
 
+test("an event that is announced twice reaches no subscription that was created in between", async () => {
+  const workspaceId = await createWorkspace();
+  const drafts = draftLeads(1, NOW);
+  // The record was removed in between, so the condition holds again.
+  for (const deliveries of [1, 0]) {
+    const { id } = await subscribe(workspaceId);
+    await commit(db, announcement(workspaceId, drafts, NOW));
+    expect(await owedTo(id)).toHaveLength(deliveries);
+  }
+  await expectStored(workspaceId, 1, 1);
+});
+
 test("fan-out to 20 subscriptions is one statement, in one round trip with the record", async () => {
   const workspaceId = await createWorkspace();
   const subscribed = await subscribeMany(workspaceId, 20);
