@@ -10,6 +10,7 @@ describe.each(LANGUAGES)("In %s, an attempt", (language) => {
     ["unreachable", null, "unreachable"],
     // Cloudflare's own statuses, in place of the endpoint's.
     ["unreachable", 403, "unreachable 403"],
+    ["unreachable", 404, "unreachable"],
     ["unreachable", 521, 521],
     ["unreachable", 527, "unreachable"],
     ["answered", 300, 300],
