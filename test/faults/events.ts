@@ -346,5 +346,6 @@ export const EVENTS: Fault[] = [
     ["replay/replay.ts", "return candidate.outcome !== null && candidate.outcome !== \"answered\";", "return candidate.outcome !== null && candidate.status === null;", "a status that Cloudflare gave in an endpoint's place is no response of it"],
     ["events/outbox.ts", "WHERE ${isAnnounced} AND NOT EXISTS (SELECT 1 FROM ${events}\n            WHERE ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id')`,", "WHERE ${isAnnounced} ON CONFLICT DO NOTHING`,", "an event that is announced again is owed to the same subscriptions"],
     ["history/failures.ts", "outcome === \"unreachable\" && (status ?? 0) < 500", "outcome === \"unreachable\" && status === 403", "404 from Cloudflare is not explained as the endpoint's own"],
+    ["subscriptions/test-event.ts", "counted: response === null ? undefined : countResponse(", "counted: countResponse(", "a test event without a response counts none"],
   ]),
 ];

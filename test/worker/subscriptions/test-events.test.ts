@@ -89,6 +89,10 @@ test("The response to a test event counts once if the reply of the database is l
   expect(tries).toBe(2);
   const { dailyCounts } = await subscriptionRow(webhookId);
   expect(Object.values(dailyCounts)).toEqual([{ responses: 1 }]);
+  // Nothing was sent, so there is no response to count.
+  const { id: refused } = await subscribe(workspaceId, { url: "http://169.254.169.254/" });
+  await Platform.sendTestEvent({ webhookId: refused, type: "lead.created" });
+  expect((await subscriptionRow(refused)).dailyCounts).toEqual({});
 });
 
 test("The minute that test events are counted in begins with its first one", async () => {
