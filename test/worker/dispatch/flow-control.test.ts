@@ -247,7 +247,7 @@ describe("an open circuit", () => {
   test.each([
     ["newest", 0, 3],
     ["oldest", 0.9, 1],
-  ])("probes at random with the %s event that was not tried yet: %d", async (_, random, probe) => {
+  ])("probes with the %s untried event if the random number is %d", async (_, random, probe) => {
     const { id, drafts } = await owed(4, NOW);
     await setSubscription(id, failingSince(NOW - HOUR_MS, 9, NOW));
     for (const [i, draft] of drafts.entries())
