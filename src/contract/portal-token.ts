@@ -4,7 +4,7 @@ import { ID_PREFIXES } from "./ids.ts";
 /**
  * The shape of a portal token, `workspace.end.expiry.issued.options.signature`. The end and the expiry are
  * base-36 seconds, the time of issue is base-36 milliseconds, and the rest is base64url.
- * The options have up to 4,460 characters, with the longest actor and URL.
+ * The options have up to 4,436 characters, with the longest actor and URL.
  */
 export const PORTAL_TOKEN = new RegExp(
   `^((${ID_PREFIXES.workspace}[0-9a-z]{1,40})\\.([0-9a-z]{1,8})\\.([0-9a-z]{1,8})\\.([0-9a-z]{1,9})\\.([\\w-]{2,4500}))\\.([\\w-]{43})$`,

@@ -17,7 +17,7 @@ import { commit, withoutRetries } from "../db/client.ts";
 import { DIRECTORY, databaseNames, openDirectory } from "../db/databases.ts";
 import { TemporaryError } from "../db/errors.ts";
 import { sendWakeUps } from "../delivery/wake.ts";
-import { Name } from "../primitives/text.ts";
+import { label, Name } from "../primitives/text.ts";
 import { invalidateKey } from "../rate-limit/gates.ts";
 import { interruptReplaysOf } from "../replay/replays.ts";
 import { cancelPendingOf } from "../subscriptions/subscriptions.ts";
@@ -222,9 +222,8 @@ export const createPortalLink = operation({
       .boolean()
       .nullish()
       .describe("true: the session shows everything and changes nothing"),
-    returnUrl: z
-      .url({ protocol: /^https$/, error: "must be an https URL" })
-      .max(RETURN_URL_MAX_LENGTH)
+    returnUrl: label(RETURN_URL_MAX_LENGTH)
+      .pipe(z.url({ protocol: /^https$/, error: "must be an https URL" }))
       .nullish()
       .describe("where the portal leads back to, such as your settings page"),
   }),

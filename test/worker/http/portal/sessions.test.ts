@@ -81,14 +81,18 @@ test("A session has the actor, the address to return to and the mode of its link
   expect(plain).toMatchObject({ actor: null, readOnly: false, returnUrl: null });
 });
 
-test.each(["http://app.example.com/", "javascript:alert(1)", "/settings", "https://"])(
-  "createPortalLink refuses to lead back to %s",
-  async (returnUrl) => {
-    const { workspaceId } = await openWorkspace();
-    const refused = await errorOf(Platform.createPortalLink({ workspaceId, returnUrl }));
-    expect(refused).toMatch(/^createPortalLink: returnUrl: /);
-  },
-);
+test.each([
+  "http://app.example.com/",
+  "javascript:alert(1)",
+  "/settings",
+  "https://",
+  // In a link, each takes six times as much.
+  "https://app.example.com/\u0001",
+])("createPortalLink refuses to lead back to %j", async (returnUrl) => {
+  const { workspaceId } = await openWorkspace();
+  const refused = await errorOf(Platform.createPortalLink({ workspaceId, returnUrl }));
+  expect(refused).toMatch(/^createPortalLink: returnUrl: /);
+});
 
 test("A read-only session shows everything and changes nothing", async () => {
   const { workspaceId, webhookId, path, eventIds } = await openOwed();
