@@ -127,7 +127,7 @@ describe("Webhook subscription", () => {
     const { id } = await subscribe(api, disabled.url);
     await subscribe(api, active.url);
     await platform("disableWebhook", { webhookId: id });
-    // What the first lead had sent would be there when the second one is.
+    // A request for the first lead would have come before the one for the second.
     for (const count of [1, 2]) {
       await recordLead();
       await active.waitFor(count);

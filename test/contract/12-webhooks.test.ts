@@ -144,7 +144,7 @@ describe("`DELETE /webhooks/{id}`", () => {
     const { id } = await subscribe(api, deleted.url);
     await subscribe(api, kept.url);
     expect((await api.delete(`/webhooks/${id}`)).status).toEqual(SUCCESS);
-    // What the first lead had sent would be there when the second one is.
+    // A request for the first lead would have come before the one for the second.
     for (const count of [1, 2]) {
       await recordLead();
       await kept.waitFor(count);

@@ -76,9 +76,9 @@ async function openFull() {
   for (const sql of [
     `INSERT INTO attempts (subscription_id, event_id, attempt, at, outcome, status, duration_ms)
       SELECT subscription_id, event_id, 1, 5, 'answered', 500, 7 FROM deliveries WHERE subscription_id = '${webhookId}' LIMIT 9`,
-    // And one waits.
     `UPDATE workspaces SET webhooks_max = 30, sessions_not_before = 5, test_events = 6, test_events_since = 7,
       redelivered = 8, redelivered_since = 9 WHERE id = '${workspaceId}'`,
+    // And one waits.
     `UPDATE subscriptions SET circuits = '{"lead.created":{"rejected":[],"failures":1,"probeAt":${later},"since":1,"outcome":"timed_out","status":null}}', earlier_secrets = '[{"sealedSecret":"sealed","until":${later}}]' WHERE id = '${webhookId}'`,
   ])
     await rowsIn("DB_2", sql);

@@ -89,7 +89,7 @@ describe("health", () => {
     expect(lines.some((line) => /"event":"health","healthy":false/.test(line))).toBe(true);
     const late = ill("DB: the scheduled job last ran without a failure 4 minutes ago");
     expect(await findServiceHealth(env, now + 4 * MINUTE_MS)).toEqual(late);
-    // The next one that fails at nothing finds that it has run.
+    // The next run, in which no job fails, is healthy.
     lines.length = 0;
     await sweep(isolated().env, now + 4 * MINUTE_MS);
     expect(lines.some((line) => /"event":"health","healthy":true/.test(line))).toBe(true);

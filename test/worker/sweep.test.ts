@@ -117,7 +117,7 @@ describe("the sweep", () => {
     const overdue = { eventId: drafts[0]?.id ?? "", workspaceId, dueAt: NOW - HOUR_MS };
     await insertDeliveries(ids.map((subscriptionId) => ({ subscriptionId, ...overdue })));
     const woken: string[][] = [];
-    // What a queue has not accepted is sent first the next time.
+    // The next run sends first the messages that a queue has not accepted.
     const refusing = isolated({ DELIVERIES: REFUSING_QUEUE });
     await expect(sweep(refusing.env, NOW)).rejects.toThrow("1 jobs of the sweep failed");
     for (let i = 0; i < 3; i++) {

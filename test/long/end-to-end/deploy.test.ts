@@ -162,7 +162,7 @@ describe("npm run deploy, one version after the other,", () => {
   test("leaves no file with the secrets if it is ended during the deployment", async () => {
     const { folder, cloudflare } = site();
     const { length } = worker().versions;
-    // Otherwise it may be there before the command is ended.
+    // Otherwise, the new version may be there before the command is ended.
     cloudflare.silence = /^PUT .workers.scripts.public-api$/;
     const { child, ended } = site().start(SECRETS, "--at-once");
     const filesHere = () => readdirSync(folder).filter((name) => name.startsWith("deploy-"));
@@ -170,8 +170,9 @@ describe("npm run deploy, one version after the other,", () => {
       filesHere().some((name) => existsSync(join(folder, name, "secrets.json")));
     await until(isWritten, 300_000);
     child.kill("SIGTERM");
-    expect((await ended).code).toBe(1);
+    const { code } = await ended;
     cloudflare.silence = null;
+    expect(code).toBe(1);
     expect([filesHere(), worker().versions.length]).toEqual([[], length]);
   });
 

@@ -274,7 +274,10 @@ test.runIf(isLinux)(
     const script = `scripts/listen/listen.ts --forward ${target.url}`;
     const { child, output, ended } = startInTerminal(script, { cwd: server.folder });
     const see = (text: string) => until(() => output().includes(text));
-    /** Waits until the service has noted as many attempts, or one more by itself: only then can it be told not to wait. */
+    /**
+     * Waits until the service has noted at least so many attempts. It may make one more by itself. Before that, it cannot be
+     * told to retry at once.
+     */
     const noted = async (attempts: number) => {
       const { data } = await api<PageBody<Webhook>>("GET", "/v1/webhooks?limit=100");
       const webhookId = data.find(({ url }) => url.endsWith("/npm-run-listen"))?.id;

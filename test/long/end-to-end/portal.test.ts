@@ -498,7 +498,7 @@ test("custom headers are added, replaced and removed one by one", async () => {
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Value").fill("8");
   await press("Replace", dialog);
-  // What is announced may still be the result of adding it.
+  // The announcement may still be that of adding it.
   await dialog.waitFor({ state: "hidden" });
   await deliver(1);
   const headers = { authorization: "Bearer a:b", "x-team": "8", "x-service-webhook": webhookId };

@@ -373,7 +373,7 @@ test.each([
   [";", "to ***"],
   ["=", "to ***"],
   [".", "to sesame"],
-])("of a value, the part behind %j is masked as in: %s", async (separator, body) => {
+])("of a value with %j, a response is stored as: %s", async (separator, body) => {
   const sent = { "X-One": `open${separator}sesame` };
   expect(await storedWith({ body: "to sesame" }, sent)).toMatchObject({ body });
 });
@@ -384,24 +384,24 @@ test.each([
   ["Token", "Token webhooks/1"],
   ["Digest", "Digest webhooks/1"],
   ["Sesame", "*** webhooks/1"],
-])("neither the name of a scheme nor a header of ours is masked: %s", async (scheme, body) => {
-  const sent = { Authorization: `${scheme} sesame`, "User-Agent": "webhooks/1" };
-  expect(await storedWith({ body: `${scheme} webhooks/1` }, sent)).toMatchObject({ body });
-});
+])(
+  "after the scheme %s and a header of ours, a response is stored as: %s",
+  async (scheme, body) => {
+    const sent = { Authorization: `${scheme} sesame`, "User-Agent": "webhooks/1" };
+    expect(await storedWith({ body: `${scheme} webhooks/1` }, sent)).toMatchObject({ body });
+  },
+);
 
 test.each([
   ["Basic", "sesame", "pass=***"],
   ["basic", "sesame", "pass=***"],
   ["Basic", "sesame:street", "pass=***"],
   ["Bearer", "sesame", "pass=sesame"],
-])(
-  "of credentials of the scheme %s, the password %s is masked if it is Basic: %s",
-  async (...row) => {
-    const [scheme, password, body] = row;
-    const sent = { Authorization: `${scheme} ${btoa(`ada:${password}`)}` };
-    expect(await storedWith({ body: `pass=${password}` }, sent)).toMatchObject({ body });
-  },
-);
+])("with the scheme %s and the password %s, a response is stored as: %s", async (...row) => {
+  const [scheme, password, body] = row;
+  const sent = { Authorization: `${scheme} ${btoa(`ada:${password}`)}` };
+  expect(await storedWith({ body: `pass=${password}` }, sent)).toMatchObject({ body });
+});
 
 test.each(["location", "error"])("a secret in the %s of a response is masked", async (name) => {
   const stored = await storedWith({}, { "X-One": "sesame" }, { [name]: "to sesame" });

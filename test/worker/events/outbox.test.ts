@@ -177,7 +177,7 @@ test("an event is not announced if its condition does not hold", async () => {
 test("an event that is announced twice reaches no subscription that was created in between", async () => {
   const workspaceId = await createWorkspace();
   const drafts = draftLeads(1, NOW);
-  // The record was removed in between, so the condition holds again.
+  // No lead is recorded, so the condition holds both times, as after a removal.
   for (const deliveries of [1, 0]) {
     const { id } = await subscribe(workspaceId);
     await commit(db, announcement(workspaceId, drafts, NOW));

@@ -50,7 +50,7 @@ test.each<[path: string, headers: object, text?: string]>([
   ["/docs/index.md", file("text/markdown"), "# Quickstart"],
   ["/docs/guides/limits.md", file("text/markdown"), "# Limits"],
   ["/docs/changelog.md", file("text/markdown"), "# Changelog"],
-  ["/docs/reference.md", file("text/markdown"), "# "],
+  ["/docs/reference.md", file("text/markdown"), "# Reference"],
   ["/docs/reference/leads.md", file("text/markdown"), "GET /v1/leads"],
   ["/sitemap.xml", file("application/xml"), "<loc>https://api.example/docs/guides/limits</loc>"],
   ["/llms.txt", file("text/plain"), "- [Limits](https://api.example/docs/guides/limits.md)"],

@@ -111,7 +111,7 @@ test("a subscription remembers the key that created it, so that what a thief lef
 
 describe("listApiKeys", () => {
   test("shows the keys of a workspace, and when each was last used", async () => {
-    // In one hour.
+    // The clock stands still, so that no hour begins.
     jumpTo(Date.now());
     const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 7 });
     const unused = await Platform.createApiKey({ workspaceId });

@@ -106,7 +106,7 @@ test.each<[PlatformMethod, object, status: number]>([
   },
 );
 
-test("setWorkspaceAccess ends the access of a key that is used for the first time until it commits", async () => {
+test("setWorkspaceAccess ends the access of a key whose first use came before its commit", async () => {
   const { workspaceId, api } = await openWorkspace();
   const statuses: number[] = [];
   const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {

@@ -626,7 +626,7 @@ describe("a replay of a range", () => {
       db,
       announce(workspaceId, "run.completed", runs, () => sql`true`, T0 + 1),
     );
-    const end = (status: number, eventId: string, lastOutcome = "answered") =>
+    const end = (status: number | null, eventId = "") =>
       setDeliveries(
         id,
         {
@@ -634,7 +634,7 @@ describe("a replay of a range", () => {
           stepsUsed: 11,
           settledAt: T0 + 10,
           lastAt: T0,
-          lastOutcome,
+          lastOutcome: status === null ? "timed_out" : "answered",
           lastStatus: status,
         },
         eventId,
@@ -642,8 +642,7 @@ describe("a replay of a range", () => {
     const [first = "", second = ""] = leads.map((draft) => draft.id).toSorted();
     const run = runs[0]?.id ?? "";
     await end(500, first);
-    // Cloudflare gave that status in its endpoint's place.
-    await end(403, second, "unreachable");
+    await end(null, second);
     await end(499, run);
     return { id, first, second, run };
   }
@@ -689,12 +688,21 @@ describe("a replay of a range", () => {
     ["an event type", { type: "run.completed" }, "run"],
     ["a status", { status: 499 }, "run"],
     ["a class of statuses", { status: "5xx" }, "first"],
-    ["no response", { status: "none" }, "second"],
     ["an end", { until: T0 + 1, status: 500 }, "first"],
   ] as const)("can be limited to %s", async (_, range, which) => {
     const { id, ...ids } = await failed();
     expect(await countOf(id, range)).toBe(1);
     expect((await scheduleOf(id, NOW)).map(([eventId]) => eventId)).toEqual([ids[which]]);
+  });
+
+  test.each<[string, outcome: string, status: number | null]>([
+    ["that timed out", "timed_out", null],
+    ["for which Cloudflare responded", "unreachable", 403],
+  ])("can be limited to attempts %s", async (_, lastOutcome, lastStatus) => {
+    const { id, second } = await failed();
+    await setDeliveries(id, { lastOutcome, lastStatus }, second);
+    expect(await countOf(id, { status: "none" })).toBe(1);
+    expect((await scheduleOf(id, NOW)).map(([eventId]) => eventId)).toEqual([second]);
   });
 
   test("does not begin before its start, wherever a cursor leads", async () => {
