@@ -57,6 +57,30 @@ test("updateWorkspace changes the given fields and no others", async () => {
   expect(items).toContainEqual(expect.objectContaining({ workspaceId, webhooksMax: 100 }));
 });
 
+/** A step of a call, which takes until it is known whether the call waits for it. */
+function holdStep() {
+  const [reached, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  return {
+    reach: () => {
+      reached.resolve();
+      return released.promise;
+    },
+    /** Expects that the call returns after the step, and waits until it does. */
+    expectAwaitedBy: async (call: Promise<unknown>) => {
+      let hasReturned = false;
+      const returned = call.then(() => {
+        hasReturned = true;
+      });
+      await reached.promise;
+      // Long enough for everything else that the call waits for.
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      expect(hasReturned).toBe(false);
+      released.resolve();
+      await returned;
+    },
+  };
+}
+
 test.each<[PlatformMethod, object, status: number]>([
   ["setWorkspaceAccess", { granted: false }, 403],
   ["revokeApiKey", {}, 401],
@@ -72,34 +96,25 @@ test.each<[PlatformMethod, object, status: number]>([
       expect((await one.get("/v1/leads")).status).toBe(200);
     await Platform.revokeApiKey({ keyId: revoked.keyId });
     const forgotten: string[] = [];
-    const [asked, held] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const step = holdStep();
     /** The gates, of which the one that is told drops its status late. */
     const slow = {
       getByName: (name: string) => ({
         forget: async () => {
           forgotten.push(name);
-          asked.resolve();
-          await held.promise;
+          await step.reach();
           return env.KEY_GATE.getByName(name).forget();
         },
       }),
     } as unknown as Env["KEY_GATE"];
-    let hasReturned = false;
     const call = invoke(
       method,
       OPERATIONS[method],
       { env: { ...env, KEY_GATE: slow }, ctx: createExecutionContext() },
       { ...(method === "setWorkspaceAccess" ? { workspaceId } : { keyId }), ...input },
       "rpc",
-    ).then(() => {
-      hasReturned = true;
-    });
-    await asked.promise;
-    // Long enough for everything else that the call waits for.
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    expect(hasReturned).toBe(false);
-    held.resolve();
-    await call;
+    );
+    await step.expectAwaitedBy(call);
     // The gate of a key that was revoked before is left alone.
     expect(forgotten).toEqual([await hashApiKey(apiKey)]);
     expect((await api.get("/v1/leads")).status).toBe(status);
@@ -127,28 +142,15 @@ test.each<[PlatformMethod, object]>([
   "%s returns once the workspace's database refuses writes with the key",
   async (method, input) => {
     const { keyId } = await openWorkspace();
-    const [asked, held] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const step = holdStep();
     /** The database, which notes late that the key is revoked. */
     const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
-      if (texts.some((text) => /^update .*"revoked_keys" = /s.test(text))) {
-        asked.resolve();
-        await held.promise;
-      }
+      if (texts.some((text) => /^update .*"revoked_keys" = /s.test(text))) await step.reach();
       return go();
     });
-    let hasReturned = false;
     const bindings = { ...env, ...inDatabase({ DB }) };
     const context = { env: bindings, ctx: createExecutionContext() };
-    const call = invoke(method, OPERATIONS[method], context, { keyId, ...input }, "rpc").then(
-      () => {
-        hasReturned = true;
-      },
-    );
-    await asked.promise;
-    // Long enough for everything else that the call waits for.
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    expect(hasReturned).toBe(false);
-    held.resolve();
-    await call;
+    const call = invoke(method, OPERATIONS[method], context, { keyId, ...input }, "rpc");
+    await step.expectAwaitedBy(call);
   },
 );
