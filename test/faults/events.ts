@@ -308,6 +308,7 @@ export const EVENTS: Fault[] = [
     ["replay/replays.ts", "PARTITION BY ${workspaceId} ORDER", "PARTITION BY ${replays.subscriptionId} ORDER", "replays of one workspace, at however many webhooks, hold up none of another"],
     ["replay/replay.ts", "subscription, -wanted.length, now)", "subscription, -eventIds.length, now)", "a rejected resend gives back what it took, and no more"],
     ["replay/replay.ts", "if (before.isActive) await", "if (!before.isActive) await", "a disabled subscription can be enabled, however many of its replays have not ended"],
+    ["replay/replay.ts", "candidate.outcome !== null && candidate.outcome !== \"answered\"", "candidate.status !== null && candidate.outcome !== \"answered\"", "a replay of attempts without a response has those that timed out"],
     ["replay/replay.ts", "until: endsAt, states", "until: until ?? endsAt, states", "a replay ends with the call that began it, though its end is yet to come"],
     ["endpoints/headers.ts", "!gone.includes(canonical(name))", "!gone.includes(name.toLowerCase())", "a header is replaced by one that servers read as the same"],
     ["history/failing.ts", "type ? eq(deliveries.type, type)", "type ? sql`0`", "failures are listed by event type"],

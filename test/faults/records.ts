@@ -102,6 +102,7 @@ export const RECORDS: Fault[] = [
     ["api-keys.ts", "await Promise.all([invalidateKey(env, key), refused]);", "await invalidateKey(env, key);\n  refused.catch(() => {});", "once a key is revoked, its workspace's database refuses its writes"],
     ["placements.ts", "if (unreachable) throw unreachable;", "", "a database that does not respond does not make a subscription unknown"],
     ["invoke.ts", 'const isKnown = typeof field === "string" && Object.hasOwn(fields, field);', 'const isKnown = typeof field === "string";', "the trail has no name that a caller invented"],
+    ["workspaces.ts", "returnUrl: label(RETURN_URL_MAX_LENGTH)", "returnUrl: z.string().max(RETURN_URL_MAX_LENGTH)", "a portal link that was created can be opened, whatever its return URL"],
     ["workspaces.ts", "commit(withoutRetries(placement.db), {", "commit(placement.db, {", "a lost reply undoes no later decision about access"],
     ["workspaces.ts", "const keys = await listLiveKeys(openDirectory(env), workspaceId, now);", "const keys = (await listLiveKeys(openDirectory(env), workspaceId, now)).filter(({ lastUsedAt }) => (lastUsedAt ?? 0) < now);", "a key that is first used while access ends has none"],
     ["workspaces.ts", 'if (!smallest) throw new TemporaryError("no open database responds: try again");', "if (!smallest) return placementIn(env, DIRECTORY);", "no workspace is created in a closed database by default"],
